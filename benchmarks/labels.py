@@ -37,7 +37,7 @@ from evenout.datasets import list_datasets, load_dataset
 from evenout.detectors.pool import fit_pool, standard_units
 from evenout.fitting.score_model import learn_scores
 from evenout.metrics import demographic_parity
-from evenout.out_of_core.engines import LocalEngine, Partition
+from evenout.out_of_core.engines import Engine, Partition
 
 LABELS = (20, 50, 100, 300)
 WAYS = ("random", "flagged", "chosen", "weighted", "useless")
@@ -197,7 +197,7 @@ def fitted(model: Any, X: Any, sensitive: Any, labels: FloatArray | None, refere
     pieces = np.array_split(np.arange(len(X)), 4)
     own = [(X.iloc[rows], sensitive.iloc[rows], None, None if labels is None else labels[rows]) for rows in pieces]
     parts = [Partition(place, f"part {place}", partial(tuple, columns)) for place, columns in enumerate(own)]
-    return model.fit_partitions(LocalEngine(parts, X.iloc[:0]))
+    return model.fit_partitions(Engine(parts, X.iloc[:0]))
 
 
 def fair(name: str, options: argparse.Namespace, n_labels: int) -> dict[str, float]:

@@ -31,7 +31,7 @@ from evenout import FairOutlierEnsemble
 from evenout.detectors.pool import FittedPool
 from evenout.fitting.passes import Scorer
 from evenout.out_of_core.dask_engine import DaskEngine
-from evenout.out_of_core.engines import LocalEngine, Partition, Staged
+from evenout.out_of_core.engines import Engine, Partition, Staged
 from evenout.out_of_core.parquet import parquet_parts
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ class TimedDask(Timed, DaskEngine):
     """Dask workers."""
 
 
-class TimedLocal(Timed, LocalEngine):
+class TimedLocal(Timed, Engine):
     """Threads of this process, which are sent nothing."""
 
     def share(self, value: T) -> T:

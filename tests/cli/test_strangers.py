@@ -275,6 +275,23 @@ def test_whole_ages_are_fitted_quickly_and_the_way_to_compare_along_them_is_said
     assert "Flagged in training: SEX=1, AGE=" in result.stdout
 
 
+def test_audits_and_folders_say_how_to_compare_along_whole_ages(run, tmp_path):
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"AGE": rng.integers(21, 50, 1500), "x": rng.normal(size=1500), "y": rng.normal(size=1500)})
+    table.to_csv("p.csv", index=False)
+    (tmp_path / "folder").mkdir()
+    table.to_parquet("folder/a.parquet", index=False)
+    line = "has more than 20 whole numbers in column 'AGE', and each is a group of its own; set --continuous AGE to "
+    audited = run("audit", "p.csv", "--score", "x", "--sensitive", "AGE")
+    fitted = run("fit", "folder", "--sensitive", "AGE", "--out", "out")
+    for result in (audited, fitted):
+        assert result.exit_code == 0
+        assert " ".join(result.stderr.split()).count(f"--sensitive {line}compare along the number") == 1
+    assert "or give the column as text if each number is meant as a group" in fitted.stderr  # a CSV file is text
+    along = run("audit", "p.csv", "--score", "x", "--sensitive", "AGE", "--continuous", "AGE")
+    assert "whole numbers" not in along.stderr
+
+
 def test_the_terminal_says_first_that_detection_is_no_better_than_chance(run):
     """Labels by which the least conspicuous rows are the outliers: no score that looks for others finds them."""
     table = people()

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from evenout import FairOutlierEnsemble
-from evenout.out_of_core.engines import LocalEngine, Partition
+from evenout.out_of_core.engines import Engine, Partition
 from evenout.persistence import ModelFileError, load_model, save_model
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "extending"
@@ -74,7 +74,7 @@ def test_a_notion_of_ones_own_over_partitions(table):
     parts = [Partition(i, f"part {i}", lambda own=own: (X[own], groups[own])) for i, own in enumerate(rows)]
     settings = {"fairness": TopParity(), "alpha": 100.0, "random_state": 0}
     memory = FairOutlierEnsemble(**settings).fit(X, sensitive_features=groups)
-    model = FairOutlierEnsemble(**settings).fit_partitions(LocalEngine(parts, X[:0]))
+    model = FairOutlierEnsemble(**settings).fit_partitions(Engine(parts, X[:0]))
     np.testing.assert_allclose(model.weights_, memory.weights_, rtol=1e-8)
 
 

@@ -1,12 +1,13 @@
 """Columns become memberships: values, bands, strata and attributes, for any rows as for those of the fit."""
 
 import warnings
+from functools import partial
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from evenout import GroupProbabilities, Groups
+from evenout import FairOutlierEnsemble, GroupProbabilities, Groups, audit
 from evenout.exceptions import ContinuousWarning, InputError, SmallGroupWarning
 from evenout.groups.model import (
     CUTS,
@@ -18,6 +19,7 @@ from evenout.groups.model import (
     read_grouping,
     settle_grouping,
 )
+from evenout.out_of_core.engines import Engine, Partition
 
 N = 400
 RNG = np.random.default_rng(0)
@@ -172,7 +174,7 @@ def test_a_number_of_few_values_is_cut_between_them():
     cut = Cut.of("binary", ColumnTally.of(values))
     assert cut.encode(values)[[0, 9]].tolist() == [0.0, 1.0]
     assert np.isnan(cut.encode(values)[10])
-    assert cut.size == 2
+    assert len(cut.part_names) == 2
 
 
 def test_probabilities_are_memberships_with_a_bound():
@@ -214,6 +216,28 @@ def test_many_whole_numbers_are_answered_by_the_two_ways_to_compare_them():
     assert others[0].count("AGE=") == 4
     assert not [text for text in told(ages.astype({"AGE": str}), min_size=5) if "continuous" in text]
     assert told(ages, continuous=("AGE",)) == []
+
+
+def test_fits_audits_and_fits_over_partitions_say_the_same_of_whole_numbers():
+    rng = np.random.default_rng(0)
+    X, ages = pd.DataFrame(rng.normal(size=(900, 3))).add_prefix("x"), pd.DataFrame({"AGE": rng.integers(20, 45, 900)})
+    parts = [Partition(i, f"part-{i}", partial(tuple, (X[i::3], ages[i::3]))) for i in range(3)]
+    uses = {
+        "fit": lambda model: model.fit(X, sensitive_features=ages),
+        "audit": lambda _: audit(X["x0"], sensitive_features=ages, resamples=0, groups=Groups(min_size=5)),
+        "all partitions": lambda model: model.fit_partitions(Engine(parts, X[:0])),
+        "a reference": lambda model: model.set_params(reference_size=300).fit_partitions(Engine(parts, X[:0])),
+    }
+    for name, use in uses.items():
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            use(FairOutlierEnsemble(random_state=0, alpha=1.0, groups=Groups(min_size=5)))
+        said = [str(each.message) for each in caught if each.category is ContinuousWarning]
+        assert said == [
+            "sensitive_features has more than 20 whole numbers in column 'AGE', and each is a group of its own; set "
+            "groups=Groups(continuous=('AGE',)) to compare along the number, or give the column as text if each number "
+            "is meant as a group"
+        ], name
 
 
 def test_very_many_crossed_groups_are_answered_by_each_attribute_by_itself():

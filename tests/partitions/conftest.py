@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from evenout.out_of_core.engines import LocalEngine, Partition
+from evenout.out_of_core.engines import Engine, Partition
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ def local_engine(table, cuts):
     pieces = np.split(np.arange(n), cuts)
     load = partial(_rows, (table.X, table.sensitive))
     parts = [Partition(i, f"part-{i}", partial(load, rows)) for i, rows in enumerate(pieces)]
-    return LocalEngine(parts, table.X.iloc[:0])
+    return Engine(parts, table.X.iloc[:0])
 
 
 def make_table(n=450, seed=0):

@@ -5,7 +5,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from evenout import FairOutlierEnsemble
-from evenout.out_of_core.engines import LocalEngine
+from evenout.out_of_core.engines import Engine
 from evenout.out_of_core.parquet import count_unknown, encoded, learn_table, parquet_parts
 from evenout.tables.encoder import TableEncoder
 
@@ -28,7 +28,7 @@ def engine_of(frame, tmp_path):
         for i, (start, end) in enumerate(rows):
             part = frame.iloc[start:end].astype({"job": "string"})
             part.to_parquet(tmp_path / f"{i}.parquet", index=False)
-        return LocalEngine(*parquet_parts(tmp_path, sensitive=["sex", "old"], text=True))
+        return Engine(*parquet_parts(tmp_path, sensitive=["sex", "old"], text=True))
 
     return open_files
 
@@ -58,7 +58,7 @@ def test_a_file_with_gaps_alone_goes_with_any_type(tmp_path):
             tmp_path / f"{name}.parquet", index=False
         )
     assert pq.read_schema(tmp_path / "a.parquet").field("job").type == pa.null()
-    table = learn_table(LocalEngine(*parquet_parts(tmp_path, sensitive=["sex"], text=True)))
+    table = learn_table(Engine(*parquet_parts(tmp_path, sensitive=["sex"], text=True)))
     assert table.categories_ == {"job": ["missing", "cook"]}
 
 

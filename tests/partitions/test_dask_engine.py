@@ -14,7 +14,7 @@ import pytest
 from evenout import FairOutlierEnsemble
 from evenout.out_of_core import dask_engine
 from evenout.out_of_core.dask_engine import DaskEngine, collection_engine, dask_client, is_collection, score_collection
-from evenout.out_of_core.engines import LocalEngine, Partition
+from evenout.out_of_core.engines import Engine, Partition
 from evenout.out_of_core.parquet import parquet_parts
 
 dask = pytest.importorskip("dask")
@@ -162,7 +162,7 @@ def test_workers_measure_units_and_bring_labels_as_one_process_does(tables):
     columns = [X, table.sensitive, None, known]
     by_cluster = collection_engine(*(None if c is None else dd.from_pandas(c, npartitions=3) for c in columns))
     pieces = [[None if c is None else c.iloc[rows] for c in columns] for rows in np.split(np.arange(900), 3)]
-    alone = LocalEngine([Partition(i, "", partial(tuple, own)) for i, own in enumerate(pieces)], X.iloc[:0])
+    alone = Engine([Partition(i, "", partial(tuple, own)) for i, own in enumerate(pieces)], X.iloc[:0])
     settings = {"detectors": "paper", "learn": True, "reference_size": 200}
     fits = [_model(**settings).fit_partitions(engine, exact_rows=100) for engine in (by_cluster, alone)]
     assert fits[0].label_weight_ == pytest.approx(fits[1].label_weight_, rel=1e-9)

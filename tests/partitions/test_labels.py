@@ -17,7 +17,7 @@ from evenout.fitting.passes import Pass
 from evenout.fitting.rows import Partitions, hashed_folds, open_partitions
 from evenout.fitting.settings import Settings
 from evenout.metrics import roc_auc
-from evenout.out_of_core.engines import LocalEngine, Partition
+from evenout.out_of_core.engines import Engine, Partition
 from evenout.persistence import load_model, save_model
 
 N = 700
@@ -73,7 +73,7 @@ def _load(labels, chances, rows):
 def _engine(cuts, labels=LABELS, chances=None, order=None):
     pieces = np.array_split(np.arange(N) if order is None else order, cuts)
     load = partial(_load, labels, chances)
-    return LocalEngine([Partition(i, f"part-{i}", partial(load, rows)) for i, rows in enumerate(pieces)], X.iloc[:0])
+    return Engine([Partition(i, f"part-{i}", partial(load, rows)) for i, rows in enumerate(pieces)], X.iloc[:0])
 
 
 def _same(model, memory, rtol=1e-8):
@@ -196,7 +196,7 @@ def test_labels_of_one_kind_leave_the_base_score_as_it_is():
 
 
 def test_lost_scratch_files_are_scored_again_with_their_labels():
-    class Forgetful(LocalEngine):
+    class Forgetful(Engine):
         @contextmanager
         def scratch(self):
             yield partial(Path, "no/such/folder")
@@ -240,6 +240,6 @@ def test_wrong_labels_are_one_line(labels, chances, message):
     engine = _engine(3, LABELS if labels is None else labels, chances)
     if labels is None:
         parts = [Partition(p.index, p.source, lambda p=p: (*p.load()[:2], None, None, None)) for p in engine.parts]
-        engine = LocalEngine(parts, engine.header)
+        engine = Engine(parts, engine.header)
     with pytest.raises(ValueError, match=message):
         _functions().fit_partitions(engine)

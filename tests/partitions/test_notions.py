@@ -8,7 +8,7 @@ import pytest
 
 from evenout import FairOutlierEnsemble, GroupProbabilities, Groups
 from evenout.exceptions import InputError
-from evenout.out_of_core.engines import LocalEngine, Partition
+from evenout.out_of_core.engines import Engine, Partition
 from evenout.out_of_core.parquet import open_folder
 
 N = 600
@@ -76,7 +76,7 @@ def _load(columns, given, labels, rows):
 def _engine(columns, given, labels, cuts):
     pieces = np.array_split(np.arange(N), cuts)
     load = partial(_load, columns, given, labels)
-    return LocalEngine([Partition(i, f"part-{i}", partial(load, rows)) for i, rows in enumerate(pieces)], X.iloc[:0])
+    return Engine([Partition(i, f"part-{i}", partial(load, rows)) for i, rows in enumerate(pieces)], X.iloc[:0])
 
 
 def _fitted(kind):

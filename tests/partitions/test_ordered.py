@@ -15,7 +15,7 @@ import pytest
 from sklearn.utils.validation import check_array
 
 from evenout import FairOutlierEnsemble
-from evenout.out_of_core.engines import AHEAD, LocalEngine, Partition, Staged, _features, in_order, merge_tree
+from evenout.out_of_core.engines import AHEAD, Engine, Partition, Staged, _features, in_order, merge_tree
 
 N_PARTS = 9
 
@@ -37,7 +37,7 @@ class Watched:
         self.parts = [Partition(i, f"part-{i}", partial(self._load, i)) for i in range(N_PARTS)]
 
     def engine(self, n_threads):
-        return LocalEngine(self.parts, None, n_threads)
+        return Engine(self.parts, None, n_threads)
 
     def _load(self, i):
         with self.lock:
@@ -178,7 +178,7 @@ def test_an_interruption_ends_a_pass_at_once():
     sender.start()
     try:
         with pytest.raises(KeyboardInterrupt):
-            LocalEngine(parts, None, 2).reduce(told_part, joined, "p")
+            Engine(parts, None, 2).reduce(told_part, joined, "p")
     finally:
         done.set()
         sender.join()
@@ -220,7 +220,7 @@ def test_the_model_does_not_depend_on_the_threads(settings, tables, engine, tmp_
 
 
 def test_scores_without_room_to_keep_them_are_those_with_room(tables, engine):
-    class Forgetful(LocalEngine):
+    class Forgetful(Engine):
         def scratch(self):
             return nullcontext(partial(Path, "no/such/folder"))
 

@@ -5,7 +5,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from evenout import FairOutlierEnsemble
-from evenout.out_of_core.engines import LocalEngine
+from evenout.out_of_core.engines import Engine
 from evenout.out_of_core.parquet import open_folder, parquet_parts
 from evenout.storage.output import atomic_folder
 
@@ -23,7 +23,7 @@ def folder(table, tmp_path):
 
 def _engine(where, **columns):
     columns = {"sensitive": ["sex", "old"], "exclude": ["id"], **columns}
-    return LocalEngine(*parquet_parts(where, **columns))
+    return Engine(*parquet_parts(where, **columns))
 
 
 def _model():
@@ -132,7 +132,7 @@ def test_places_without_files_are_named(tmp_path):
 def test_folders_are_opened_by_the_name_of_an_engine(folder):
     columns = {"sensitive": ["sex", "old"], "exclude": ["id"]}
     with open_folder(folder, **columns, n_threads=2) as source:
-        assert isinstance(source, LocalEngine)
+        assert type(source) is Engine
         assert source.n_threads == 2
     with pytest.raises(ValueError, match="engine='spark' is unknown"), open_folder(folder, engine="spark"):
         pass

@@ -17,7 +17,7 @@ from evenout.core.sketch import QuantileSketch
 from evenout.core.types import BoolArray, FloatArray, IntArray
 from evenout.exceptions import InputError, Message
 from evenout.groups.model import Attribute, Coded, cross, read_coded
-from evenout.groups.read import GroupProbabilities, group_name, label_rows, read_groups, settle, shuffled
+from evenout.groups.read import GroupProbabilities, group_name, label_rows, read_groups, settle, shuffled, with_sizes
 from evenout.groups.rules import Groups
 from evenout.metrics import read_labels
 from evenout.tables.rows import LARGEST, read_clusters, read_known_labels, read_numbers, read_sample_weight
@@ -66,26 +66,24 @@ def group_rows(
         read_groups(coded.sensitive, len(unknown), rules.but(min_size=1))
     every = Sample(Membership(phi, Comparison.of_all(len(names))), weight, clusters)
     nested = clusters is None or len(np.unique(clusters[~unknown])) == every.expected.sum()
-    whole = coded.whole and weight is None and nested
+    whole = not coded.coder.soft and weight is None and nested
     sizes = every.expected if whole else np.minimum(every.size, every.expected)
     tally = {name: max(int(size + 1e-9), 1) for name, size in zip(names, sizes, strict=True)}
     unit = "rows" if clusters is None else "clusters"
     groups = settle(tally, rules, unit)
     G = len(groups.labels)
     if G < 2:
-        named = ", ".join(f"{name!r} ({size})" for name, size in [*groups.left_out.items()][:10])
-        named += f" and {len(groups.left_out) - 10} more" if len(groups.left_out) > 10 else ""
         raise InputError(
             "fewer than two groups have {least} {unit} or more, so nothing can be compared; "
             "too small: {named}; lower {@min_size}, set {small='merge'}, or give more rows",
-            least=rules.min_size, unit=unit, named=named,
+            least=rules.min_size, unit=unit, named=with_sizes(groups.left_out, 10),
         )  # fmt: skip
     code = np.array([groups.code_of[name] for name in names], dtype=np.intp)
     kept, out = np.flatnonzero(code >= 0), np.flatnonzero(code < 0)
     joined = csc_array(phi[:, kept] @ Membership.of_codes(code[kept], G).weights)
     joined.eliminate_zeros()
     compared = Comparison.of_all(G)
-    if not coded.whole:  # bands of a number are compared by their size
+    if coded.coder.soft:  # bands of a number are compared by their size
         bands = any(attribute.knots is not None for attribute in coded.coder.attributes)
         compared = Comparison(G, (Block(tuple(range(G)), by_size=bands),), tuple(combinations(range(G), 2)))
     # rows and flagged rows; those expected, where groups share rows

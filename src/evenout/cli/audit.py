@@ -9,7 +9,7 @@ import pandas as pd
 
 from evenout.auditing import AttributeAudits, AuditResult, audit
 from evenout.auditing.page import audit_page, write_audit_page
-from evenout.cli.inputs import check_out, ensemble_settings, label_column, naming
+from evenout.cli.inputs import check_out, ensemble_settings, label_column, naming, offer_bands
 from evenout.cli.messages import Announce, progress
 from evenout.groups.read import GroupProbabilities
 from evenout.storage.output import atomic_file, require_apart, write_table
@@ -72,6 +72,7 @@ def _audit_file(
     step(f"Auditing {len(table):,} rows")
     protected = table[list(sensitive)]
     with naming(file):
+        offer_bands(None if probable else protected, options["groups"].continuous)
         return audit(
             table[score],
             sensitive_features=GroupProbabilities(protected, sufficient=sufficient) if probable else protected,

@@ -25,8 +25,8 @@ from evenout.core.types import FloatArray
 from evenout.datasets import list_datasets, load_dataset
 from evenout.detectors.adapt import GroupAware
 from evenout.estimator import FairOutlierEnsemble
-from evenout.exceptions import ContinuousWarning, EvenoutWarning, InputError, Message, warn
-from evenout.groups.model import MANY
+from evenout.exceptions import EvenoutWarning, InputError, Message, warn
+from evenout.groups.model import MANY, warn_whole_numbers
 from evenout.groups.read import GroupProbabilities, coded
 from evenout.groups.rules import Groups
 from evenout.metrics import read_labels
@@ -203,15 +203,11 @@ def row_ids(frame: pd.DataFrame, id_column: str | None) -> Any:
 
 
 def offer_bands(protected: Any, continuous: Sequence[str]) -> None:
-    """Say how to compare along whole numbers: groups are read as text, in which a fit finds no numbers."""
+    """Say how to compare along whole numbers: files are read with groups as text, which the library takes by value."""
     for name in getattr(protected, "columns", ()):
         _, values = coded(protected[name])
         if name not in continuous and len(values) > MANY and all(map(_WHOLE.fullmatch, values)):
-            template = (
-                "{@sensitive_features} has more than {n} whole numbers in column {name!r}, and each is a group of its "
-                "own; set {continuous=} to compare along the number"
-            )
-            warn(ContinuousWarning(template, n=MANY, name=str(name), continuous=[str(name)]))
+            warn_whole_numbers(str(name), text=True)
 
 
 def score_column(name: str, frame: pd.DataFrame) -> pd.Series:

@@ -32,7 +32,7 @@ from evenout.groups.model import (
 )
 from evenout.groups.read import Codes, GroupProbabilities
 from evenout.out_of_core.engines import Engine
-from evenout.out_of_core.survey import count_again, draw_reference, learn_units, settle_groups, survey_rows
+from evenout.out_of_core.survey import draw_reference, learn_units, settle_groups, survey_rows
 from evenout.tables.rows import (
     column_names,
     read_clusters,
@@ -297,10 +297,7 @@ def open_partitions(partitions: Partitions, settings: Settings) -> tuple[Trainin
         require_labels(survey.known)
     among = compared_rows(fairness, labelled=survey.known is not None)
     labelled = among != ["all"]
-    if survey.probable:
-        learnt = Coder.of_probable(survey.probable, survey.given, labelled=labelled)
-    else:
-        learnt = Coder.learn(survey.sensitive, survey.given, rules, labelled=labelled)
+    learnt = Coder.learn(survey.sensitive, survey.given, rules, labelled=labelled, probable=survey.probable)
     if coarse := [cut.name for cut in learnt.cuts if cut.coarse]:
         raise InputError(
             "{@given} has many numbers in column {name!r}, in which rows are made alike where all are in memory; give "
@@ -312,14 +309,16 @@ def open_partitions(partitions: Partitions, settings: Settings) -> tuple[Trainin
     if survey.ranges is not None and survey.n_rows > size:
         units = learn_units(engine, survey.ranges, exact=survey.n_rows <= exact)
     if coder is not None or units is not None:
-        survey = count_again(engine, **counted, coder=coder, units=units)
+        survey = survey_rows(engine, **counted, coder=coder, units=units)
     if coder is not None:
         grouping = settle_grouping(coder, survey.combined, among, rules)
     crossed = of_crossings(rules, learnt)
-    groups = settle_groups(replace(survey, probable=probable), crossed, quiet=grouping is not None)
-    drawn = draw_reference(engine, survey, groups, reference_size=size, seed=seed, coder=coder, units=units)
+    groups, counts = settle_groups(replace(survey, probable=probable), crossed, quiet=grouping is not None)
+    drawn, complete = draw_reference(
+        engine, survey, groups.code_of, counts, reference_size=size, seed=seed, coder=coder, units=units
+    )
     known = KnownLabels.of_columns(drawn.known)
-    if labelled and known.propensity is not None and not drawn.complete:
+    if labelled and known.propensity is not None and not complete:
         raise InputError(
             "{@label_propensity} with {fairness=} needs all rows in memory; raise {@reference_size}",
             fairness=next(notion.name for notion in fairness),
@@ -336,13 +335,13 @@ def open_partitions(partitions: Partitions, settings: Settings) -> tuple[Trainin
         probable=bool(probable) and not partitions.sufficient,
         feature_names=column_names(engine.header),
     )
-    if drawn.complete:
+    if complete:
         return replace(rows, known=known if settings.learn else None).in_units(settings), None
     if units is not None:
         units.warn_dropped(feature_labels(rows.feature_names, rows.X.shape[1]))
-    capacity = None if groups.counts.sum() <= exact else CAPACITY
-    settled = replace(partitions, codes=groups.codes, capacity=capacity)
-    return replace(rows, units=units, drawn_from=groups.counts), settled
+    capacity = None if counts.sum() <= exact else CAPACITY
+    settled = replace(partitions, codes=groups.code_of, capacity=capacity)
+    return replace(rows, units=units, drawn_from=counts), settled
 
 
 def hashed_folds(content: FloatArray, seed: int, n_folds: int = N_FOLDS) -> IntArray:

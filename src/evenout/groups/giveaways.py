@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from evenout.core.types import FloatArray, IntArray
 from evenout.exceptions import GroupGivenAwayWarning, warn
@@ -68,8 +69,6 @@ def told_share(bins: IntArray, codes: IntArray) -> float:
 
 def read_attributes(sensitive_features: Any, codes: IntArray) -> dict[str, IntArray]:
     """The groups, and each protected column alone where there are several."""
-    import pandas as pd
-
     frame = pd.DataFrame(sensitive_features)
     if frame.shape[1] == 1:
         name = frame.columns[0]

@@ -1,11 +1,11 @@
-"""From columns to codes to memberships, learnt from counts that add over chunks of rows.
+"""From protected columns to numbers to memberships, learnt from counts that add over chunks of rows.
 
 A protected column is an *attribute*: its values are groups, or overlapping bands of a number, or groups known by their
-probabilities. `ColumnTally` gathers what rows tell of a column; `Coder` is learnt from it and makes numbers of any
-rows, and `Grouping` makes memberships of those.
+probabilities. A `Coder` is learnt from a `ColumnTally` of each column and turns the columns of any rows into numbers;
+a `Grouping` turns these into memberships.
 
-A *crossing* is an attribute by itself, or several crossed. Its groups are compared with each other, within each stratum
-where some columns may justify a difference, and among known outliers or inliers where a notion asks for that. All
+A *crossing* is one attribute, or several crossed. Its groups are compared with each other, within each stratum where
+some columns may justify a difference, and among known outliers or inliers where a notion asks for that. All of it
 follows from one count: how many rows have each combination of values, stratum and label. So chunks of rows add.
 """
 
@@ -13,10 +13,11 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise, product
+from itertools import combinations, pairwise, product
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+import pandas as pd
 from scipy.sparse import csc_array
 
 from evenout.core.membership import Block, Comparison, Membership
@@ -35,30 +36,36 @@ from evenout.groups.read import (
     warn_left_out,
 )
 from evenout.groups.rules import Groups
+from evenout.tables.rows import numbers_or_gaps
 
 MANY = 20  # a column of fractions with more values than this is a continuous attribute
 CUTS = 5  # strata that a number is cut into
 _EXACT = 1_000_000  # values up to which quantiles are exact
 
-# One of the values that a row may have, by its number (-1: none), and how much it has it (None: fully).
+MOST_CROSSED = 30  # crossed groups beyond which a fit says how attributes are compared one by one
+MOST_OVERLAPS = 2000  # pairs of groups that share rows: their covariances are kept for every alpha
+LABELS = {"outliers": 1, "inliers": 0}  # the label of these rows; rows of "all" have any
+_LAST_MARK = re.compile(r"[_=. -](?=[^_=. -]*$)")  # in the name of a column such as race_asian
+
+# A value of each row by its number (-1: none), and the share to which the row has it (None: fully).
 Corner: TypeAlias = tuple[IntArray, FloatArray | None]
+# (values of the attributes, -1 for none; stratum; label) to the number of rows, or the number expected.
+Tally = Counter[tuple[int, ...]]
 
 
 @dataclass(frozen=True)
 class ColumnTally:
-    """What rows tell of one column; tallies of chunks of rows add."""
+    """A summary of one column; tallies of chunks of rows add."""
 
-    names: frozenset[str]  # of the values; none of a number with many values
+    names: frozenset[str]  # of the values; none for a number with many values
     numbers: QuantileSketch
-    few: tuple[float, ...]  # different numbers, one more than `MANY` at most
+    few: tuple[float, ...]  # the distinct numbers, at most `MANY` + 1 of them
     fractions: bool  # some numbers are not whole
-    texts: bool  # some values are no numbers
+    texts: bool  # some values are not numbers
 
     @classmethod
     def of(cls, column: Any, *, number: bool = False) -> "ColumnTally":
-        """Look at a column; ``number`` says that it must hold numbers, also as text."""
-        import pandas as pd
-
+        """Summarise a column; ``number`` says that it must hold numbers, possibly as text."""
         plain = column.dtype.kind in "iuf" or (
             column.dtype.kind == "O"
             and pd.api.types.infer_dtype(column, skipna=True)
@@ -80,13 +87,32 @@ class ColumnTally:
 
     @property
     def many(self) -> bool:
-        """Whether there are many different numbers, and numbers alone."""
+        """Whether the column holds numbers alone, and more than `MANY` distinct ones."""
         return not self.texts and len(self.few) > MANY
 
     @property
     def continuous(self) -> bool:
-        """Whether this is a continuous attribute by itself: fractions of many values."""
+        """Whether the column is taken as a continuous attribute unasked: it has many numbers, with fractions."""
         return self.fractions and self.many
+
+
+def warn_whole_numbers(name: str, *, text: bool = False) -> None:
+    """Warn that each of many whole numbers in a column is a group, and offer both ways; ``text`` is one already."""
+    template = (
+        "{@sensitive_features} has more than {n} whole numbers in column {name!r}, and each is a group of its own; "
+        "set {continuous=} to compare along the number{otherwise}"
+    )
+    otherwise = "" if text else ", or give the column as text if each number is meant as a group"
+    warn(ContinuousWarning(template, n=MANY, name=name, continuous=(name,), otherwise=otherwise))
+
+
+Columns: TypeAlias = tuple[tuple[str, ColumnTally], ...]  # by name; names need not be distinct
+
+
+def tally_columns(columns: Iterable[Any], continuous: Collection[str] = ()) -> Columns:
+    """Summarise pandas series; those named in ``continuous`` must hold numbers."""
+    named = [(str(column.name), column) for column in columns]
+    return tuple((name, ColumnTally.of(column, number=name in continuous)) for name, column in named)
 
 
 @dataclass(frozen=True)
@@ -99,66 +125,67 @@ class Attribute:
     probable: bool = False  # groups are known by their probabilities
 
     @classmethod
+    def learn(cls, name: str, tally: ColumnTally, rules: Groups) -> "Attribute":
+        """Take a column as bands of a number, as asked or because of its many fractions, or as groups by value."""
+        asked = name in rules.continuous
+        if tally.continuous and not asked:
+            template = (
+                "{@sensitive_features} has more than {n} values with fractions in column {name!r}: it is taken as "
+                "a continuous attribute, in {n_bands} bands; name it in {@continuous}, or give groups of your own"
+            )
+            warn(ContinuousWarning(template, n=MANY, name=name, n_bands=rules.bands))
+        elif tally.many and not asked:
+            warn_whole_numbers(name)
+        if asked or tally.continuous:
+            return cls.of_bands(name, tally.numbers, rules.bands)
+        return cls(name, tuple(sorted(tally.names)))
+
+    @classmethod
     def of_bands(cls, name: str, numbers: QuantileSketch, bands: int) -> "Attribute":
-        """Bands of nearly equal weight: knots at the quantiles (g + 1/2) / G, as many as are different."""
-        shares = (np.arange(bands) + 0.5) / bands
-        ends = numbers.quantile(0.0), numbers.quantile(1.0)
-        knots = np.unique([numbers.quantile(share) for share in shares])
-        knots = knots if len(knots) > 1 else np.unique(ends)
+        """Bands of nearly equal weight: knots at the quantiles (g + 1/2) / G, as many as are distinct."""
+        knots = np.unique([numbers.quantile(share) for share in (np.arange(bands) + 0.5) / bands])
+        if len(knots) < 2:
+            knots = np.unique([numbers.quantile(0.0), numbers.quantile(1.0)])
         if len(knots) < 2:
             raise InputError("{@continuous} has the column {name!r}, which has one value only; leave it out", name=name)
-        edges = [f"{edge:.4g}" for edge in (knots[1:] + knots[:-1]) / 2]
-        words = [f"below {edges[0]}", *(f"{a} to {b}" for a, b in pairwise(edges))]
+        words = _interval_names((knots[1:] + knots[:-1]) / 2, "below", "from")
         digits = len(str(len(knots)))  # so that the names are in the order of the bands
-        words = [f"{name} {place:0{digits}d}: {text}" for place, text in enumerate([*words, f"from {edges[-1]}"], 1)]
-        return cls(name, tuple(words), knots)
+        return cls(name, tuple(f"{name} {band:0{digits}d}: {text}" for band, text in enumerate(words, 1)), knots)
 
     @property
     def soft(self) -> bool:
         """Whether a row may belong to more than one group."""
         return self.knots is not None or self.probable
 
-    @property
-    def width(self) -> int:
-        """Columns of numbers."""
-        return len(self.values) if self.probable else 1
-
     def encode(self, column: Any) -> FloatArray:
-        """The value's place, or the number; NaN where it is missing or was not there in fit, shape (n,)."""
+        """The index of each row's value, or the number; NaN where it is missing or was not there in fit, shape (n,)."""
         if self.knots is not None:
             return _numbers(column)
         codes, names = coded(column)
-        known = {name: float(place) for place, name in enumerate(self.values)}
+        known = {name: float(index) for index, name in enumerate(self.values)}
         return np.array([*(known.get(name, np.nan) for name in names), np.nan])[codes]
 
     def corners(self, numbers: FloatArray) -> list[Corner]:
-        """The groups that each of n rows may belong to, from numbers of shape (n, width)."""
+        """The groups that each of n rows may belong to, from numbers of shape (n, 1), or (n, values) if probable."""
+        unknown = np.isnan(numbers).any(axis=1)
         if self.probable:
-            places = np.arange(len(self.values), dtype=np.intp)
-            known = ~np.isnan(numbers).any(axis=1)
-            return [(np.where(known, place, -1), numbers[:, place]) for place in places]
-        known = ~np.isnan(numbers[:, 0])
+            return [(np.where(unknown, -1, group), share) for group, share in enumerate(numbers.T)]
         if self.knots is None:
-            return [(np.where(known, numbers[:, 0], -1).astype(np.intp), None)]
-        place = np.interp(np.where(known, numbers[:, 0], self.knots[0]), self.knots, np.arange(len(self.knots)))
-        low = np.minimum(place.astype(np.intp), len(self.knots) - 2)
-        share = place - low
-        return [(np.where(known, low, -1), 1.0 - share), (np.where(known, low + 1, -1), share)]
+            return [(_whole(numbers[:, 0]), None)]
+        at = np.interp(np.where(unknown, self.knots[0], numbers[:, 0]), self.knots, np.arange(len(self.knots)))
+        low = np.minimum(at.astype(np.intp), len(self.knots) - 2)
+        share = at - low
+        return [(np.where(unknown, -1, low), 1.0 - share), (np.where(unknown, -1, low + 1), share)]
 
     def hard(self, numbers: FloatArray) -> IntArray:
-        """The group that each row belongs to most, shape (n,); -1 for none."""
-        (codes, weight), *others = self.corners(numbers)
-        for more, other in others:
-            assert weight is not None
-            assert other is not None
-            codes = np.where(other > weight, more, codes)
-            weight = np.maximum(weight, other)
-        return codes
+        """The group of a soft attribute that each row belongs to most, shape (n,); -1 for none."""
+        groups, shares = zip(*self.corners(numbers), strict=True)
+        return np.stack(groups)[np.argmax(shares, axis=0), np.arange(len(numbers))]
 
 
 @dataclass(frozen=True)
 class Cut:
-    """A column that may justify a difference: its values, or a number cut at ``edges``; see `Coder`.
+    """A column that may justify a difference: its values, or a number cut at ``edges``.
 
     ``coarse`` says that rows of one part may still differ in the number.
     """
@@ -169,38 +196,28 @@ class Cut:
     coarse: bool = False
 
     @classmethod
-    def of(cls, name: str, seen: ColumnTally) -> "Cut":
-        """A number is cut at quantiles, or between its values where it has few; others are told apart by value."""
-        if seen.texts or not seen.few:
-            return cls(name, tuple(sorted(seen.names)))
-        few = np.array(seen.few)
+    def of(cls, name: str, tally: ColumnTally) -> "Cut":
+        """Cut a number at quantiles, or between its values if it has few; take other columns by value."""
+        if tally.texts or not tally.few:
+            return cls(name, tuple(sorted(tally.names)))
+        few = np.array(tally.few)
         if len(few) <= CUTS:
             return cls(name, edges=(few[1:] + few[:-1]) / 2)
         shares = np.arange(1, CUTS) / CUTS
-        return cls(name, edges=np.unique([seen.numbers.quantile(share) for share in shares]), coarse=True)
+        return cls(name, edges=np.unique([tally.numbers.quantile(share) for share in shares]), coarse=True)
 
     @property
-    def size(self) -> int:
-        """Number of parts."""
-        return len(self.values) if self.edges is None else len(self.edges) + 1
+    def part_names(self) -> list[str]:
+        """The parts in words.
 
-    def part_name(self, part: int) -> str:
-        """A part in words.
-
-        >>> cut = Cut("income", edges=np.array([20.0, 35.5]))
-        >>> [cut.part_name(part) for part in range(3)], Cut("product", ("card", "loan")).part_name(1)
-        (['income up to 20', 'income 20 to 35.5', 'income above 35.5'], 'product=loan')
+        >>> Cut("income", edges=np.array([20.0, 35.5])).part_names, Cut("product", ("card", "loan")).part_names
+        (['income up to 20', 'income 20 to 35.5', 'income above 35.5'], ['product=card', 'product=loan'])
         """
         if self.edges is None:
-            return f"{self.name}={self.values[part]}"
-        edges = [f"{edge:.4g}" for edge in self.edges]
-        if part == 0:
-            return f"{self.name} up to {edges[0]}" if edges else self.name
-        return (
-            f"{self.name} above {edges[-1]}"
-            if part == len(edges)
-            else f"{self.name} {edges[part - 1]} to {edges[part]}"
-        )
+            return [f"{self.name}={value}" for value in self.values]
+        if not len(self.edges):
+            return [self.name]
+        return [f"{self.name} {words}" for words in _interval_names(self.edges, "up to", "above")]
 
     def encode(self, column: Any) -> FloatArray:
         """The part of each row, NaN for none, shape (n,)."""
@@ -210,9 +227,15 @@ class Cut:
         return np.where(np.isnan(values), np.nan, np.searchsorted(self.edges, values, side="left"))
 
 
+def _interval_names(edges: FloatArray, below: str, above: str) -> list[str]:
+    """The intervals between edges, and beyond the outermost ones, in words."""
+    shown = [f"{edge:.4g}" for edge in edges]
+    return [f"{below} {shown[0]}", *(f"{a} to {b}" for a, b in pairwise(shown)), f"{above} {shown[-1]}"]
+
+
 @dataclass(frozen=True)
 class Coder:
-    """From columns to numbers."""
+    """Turns columns into numbers."""
 
     attributes: tuple[Attribute, ...]
     cuts: tuple[Cut, ...] = ()
@@ -220,101 +243,65 @@ class Coder:
 
     @classmethod
     def learn(
-        cls,
-        sensitive: Sequence[tuple[str, ColumnTally]],
-        given: Sequence[tuple[str, ColumnTally]],
-        rules: Groups,
-        *,
-        labelled: bool,
+        cls, sensitive: Columns, given: Columns, rules: Groups, *, labelled: bool, probable: tuple[str, ...] = ()
     ) -> "Coder":
-        """Attributes and cuts from what all rows tell."""
-        require_protected(rules.continuous, [name for name, _ in sensitive])
-        attributes = []
-        for name, seen in sensitive:
-            continuous = seen.continuous or name in rules.continuous
-            if seen.continuous and name not in rules.continuous:
-                template = (
-                    "{@sensitive_features} has more than {n} values with fractions in column {name!r}: it is taken as "
-                    "a continuous attribute, in {n_bands} bands; name it in {@continuous}, or give groups of your own"
-                )
-                warn(ContinuousWarning(template, n=MANY, name=name, n_bands=rules.bands))
-            elif seen.many and not continuous:
-                template = (
-                    "{@sensitive_features} has more than {n} whole numbers in column {name!r}, and each is a group of "
-                    "its own; set {continuous=} to compare along the number, or give the column as text if each "
-                    "number is meant as a group"
-                )
-                warn(ContinuousWarning(template, n=MANY, name=name, continuous=(name,)))
-            attributes.append(
-                Attribute.of_bands(name, seen.numbers, rules.bands)
-                if continuous
-                else Attribute(name, tuple(sorted(seen.names)))
-            )
-        return cls(tuple(attributes), tuple(Cut.of(name, seen) for name, seen in given), labelled)
-
-    @classmethod
-    def of_probable(
-        cls, names: tuple[str, ...], given: Sequence[tuple[str, ColumnTally]] = (), *, labelled: bool = False
-    ) -> "Coder":
-        """The same for groups of these names that are known by their probabilities."""
-        attribute = Attribute("group", names, probable=True)
-        return cls((attribute,), tuple(Cut.of(name, seen) for name, seen in given), labelled)
+        """Learn attributes and cuts from the tallies of all rows; or from the names of ``probable`` groups."""
+        attributes: tuple[Attribute, ...] = (Attribute("group", probable, probable=True),)
+        if not probable:
+            require_protected(rules.continuous, [name for name, _ in sensitive])
+            attributes = tuple(Attribute.learn(name, tally, rules) for name, tally in sensitive)
+        return cls(attributes, tuple(Cut.of(name, tally) for name, tally in given), labelled)
 
     @property
-    def plain(self) -> bool:
-        """Whether groups are values alone, and nothing is given beside them."""
-        return not self.cuts and not self.labelled and not any(attribute.soft for attribute in self.attributes)
+    def soft(self) -> bool:
+        """Whether a row may belong to more than one group of an attribute."""
+        return any(attribute.soft for attribute in self.attributes)
 
     def encode(self, sensitive: Any, given: Any, labels: Any, n_rows: int) -> FloatArray:
         """Attributes, strata and labels of rows as numbers, shape (n, columns); NaN where missing."""
         if isinstance(sensitive, GroupProbabilities):
             parts = [sensitive.values]
         else:
-            columns = protected_columns(sensitive, n_rows, None)
-            pairs = zip(self.attributes, columns, strict=True)
-            parts = [attribute.encode(column)[:, None] for attribute, column in pairs]
+            columns = zip(self.attributes, protected_columns(sensitive, n_rows, None), strict=True)
+            parts = [attribute.encode(column)[:, None] for attribute, column in columns]
         if self.cuts:
-            columns = protected_columns(given, n_rows, None, name="given")
-            parts += [cut.encode(column)[:, None] for cut, column in zip(self.cuts, columns, strict=True)]
+            strata = zip(self.cuts, protected_columns(given, n_rows, None, name="given"), strict=True)
+            parts += [cut.encode(column)[:, None] for cut, column in strata]
         if self.labelled:
             parts.append(np.asarray(labels, dtype=float)[:, None])
         return np.column_stack(parts)
 
     @property
     def width(self) -> int:
-        """Columns of numbers."""
-        return sum(attribute.width for attribute in self.attributes) + len(self.cuts) + self.labelled
+        """Number of columns that `encode` returns."""
+        first = self.attributes[0]
+        return (len(first.values) if first.probable else len(self.attributes)) + len(self.cuts) + self.labelled
 
     @property
     def n_strata(self) -> int:
-        """All cuts crossed."""
-        return int(np.prod([cut.size for cut in self.cuts], initial=1))
+        """Number of strata, all cuts crossed."""
+        return int(np.prod([len(cut.part_names) for cut in self.cuts], initial=1))
 
     def by_attribute(self, numbers: FloatArray) -> list[tuple[Attribute, FloatArray]]:
-        """Each attribute with its own numbers."""
-        ends = np.cumsum([0, *(attribute.width for attribute in self.attributes)]).tolist()
-        return [(own, numbers[:, a:b]) for own, (a, b) in zip(self.attributes, pairwise(ends), strict=True)]
+        """Each attribute with its columns of the numbers."""
+        if self.attributes[0].probable:
+            return [(self.attributes[0], numbers[:, : len(self.attributes[0].values)])]
+        return [(attribute, numbers[:, j : j + 1]) for j, attribute in enumerate(self.attributes)]
 
     def corners(self, numbers: FloatArray) -> list[list[Corner]]:
         """The values of each attribute that each row may have."""
-        return [attribute.corners(own) for attribute, own in self.by_attribute(numbers)]
+        return [attribute.corners(columns) for attribute, columns in self.by_attribute(numbers)]
 
-    def hard(self, numbers: FloatArray) -> IntArray:
-        """The group of each attribute that each row belongs to most, shape (n, attributes); -1 for none."""
-        return np.column_stack([attribute.hard(own) for attribute, own in self.by_attribute(numbers)])
-
-    def strata(self, numbers: FloatArray) -> IntArray:
-        """The stratum of each row, all cuts crossed, shape (n,); -1 for none."""
-        first = sum(attribute.width for attribute in self.attributes)
-        strata = np.zeros(len(numbers), dtype=np.intp)
-        for column, cut in enumerate(self.cuts, first):
-            part = numbers[:, column]
-            known = ~np.isnan(part) & (strata >= 0)
-            strata = np.where(known, strata * cut.size + np.where(known, part, 0).astype(np.intp), -1)
-        return strata
+    def strata_and_labels(self, numbers: FloatArray) -> tuple[IntArray, IntArray]:
+        """The stratum of each row, and 1 for a known outlier, 0 for a known inlier; -1 for none, shapes (n,)."""
+        strata, none = np.zeros(len(numbers), dtype=np.intp), np.full(len(numbers), -1, dtype=np.intp)
+        parts = _whole(numbers[:, self.width - len(self.cuts) - self.labelled :]).T
+        for cut, part in zip(self.cuts, parts, strict=False):  # labels may follow
+            strata = np.where((strata >= 0) & (part >= 0), strata * len(cut.part_names) + part, -1)
+        return strata, parts[-1] if self.labelled else none
 
     def coarse(self, given: Any, n_rows: int) -> FloatArray | None:
-        """The numbers that rows of one stratum may still differ in, shape (n, k); None if there are none."""
+        """The numbers in which rows of one stratum may still differ, shape (n, k); None if there are none."""
         if not any(cut.coarse for cut in self.cuts):
             return None
         columns = zip(self.cuts, protected_columns(given, n_rows, None, name="given"), strict=True)
@@ -323,36 +310,24 @@ class Coder:
         least, most = np.nanmin(finite, axis=0), np.nanmax(finite, axis=0)
         return np.clip(np.where(np.isnan(numbers), least, numbers), least, most)
 
-    def stratum_name(self, stratum: int) -> str:
-        """A stratum in words."""
-        parts = np.unravel_index(stratum, [cut.size for cut in self.cuts])
-        return ", ".join(cut.part_name(int(part)) for cut, part in zip(self.cuts, parts, strict=True))
-
-    def labels(self, numbers: FloatArray) -> IntArray:
-        """1 for a known outlier, 0 for a known inlier, -1 for others, shape (n,)."""
-        known = numbers[:, -1] if self.labelled else np.full(len(numbers), np.nan)
-        return np.where(np.isnan(known), -1, known).astype(np.intp)
-
     def hardened(self, sensitive: Any, numbers: FloatArray) -> Any:
-        """The protected columns with bands and probable groups by name, as a frame; as they are if there are none."""
-        import pandas as pd
-
-        if not any(attribute.soft for attribute in self.attributes):
+        """The protected columns as a frame, bands and probable groups by name; as they are if there are none."""
+        if not self.soft:
             return sensitive
-        index, codes = getattr(sensitive, "index", None), self.hard(numbers)
+        index = getattr(sensitive, "index", None)
         frame = pd.DataFrame() if self.attributes[0].probable else pd.DataFrame(sensitive)
         columns = [
-            np.array([*attribute.values, None], dtype=object)[codes[:, place]]
+            np.array([*attribute.values, None], dtype=object)[attribute.hard(own)]
             if attribute.soft
-            else frame.iloc[:, place].to_numpy(dtype=object, na_value=None)
-            for place, attribute in enumerate(self.attributes)
+            else frame.iloc[:, j].to_numpy(dtype=object, na_value=None)
+            for j, (attribute, own) in enumerate(self.by_attribute(numbers))
         ]
         named = pd.DataFrame(dict(enumerate(columns)), index=index if isinstance(index, pd.Index) else None)
         return named.set_axis([attribute.name for attribute in self.attributes], axis=1)
 
 
 def require_protected(continuous: Collection[str], columns: Sequence[str]) -> None:
-    """Refuse a number that is none of the protected columns."""
+    """Refuse a name that is none of the protected columns."""
     unknown = [name for name in continuous if name not in columns]
     if unknown:
         raise InputError(
@@ -362,9 +337,7 @@ def require_protected(continuous: Collection[str], columns: Sequence[str]) -> No
 
 
 def _numbers(column: Any) -> FloatArray:
-    """The column as floats, NaN where a value is missing; text that is no number is refused."""
-    from evenout.tables.columns import numbers_or_gaps  # loads what plain groups need not
-
+    """The column as floats, NaN where a value is missing; text other than numbers is refused."""
     if column.dtype.kind in "iuf":
         return column.to_numpy(dtype=np.float64, na_value=np.nan)
     numbers = numbers_or_gaps(column)
@@ -377,18 +350,14 @@ def _numbers(column: Any) -> FloatArray:
     return numbers.to_numpy(dtype=np.float64, na_value=np.nan)
 
 
-MOST_CROSSED = 30  # groups beyond which a fit says how attributes are compared one by one
-_KIND = re.compile(r"[_=. -](?=[^_=. -]*$)")  # the last mark in the name of a column
-MOST_OVERLAPS = 2000  # pairs of groups that share rows: their covariances are kept for every alpha
-LABELS = {"outliers": 1, "inliers": 0}  # rows of these labels; "all" are those of any
-
-# (values of the attributes, -1 for none; stratum; label) to the rows that it has, or is expected to have.
-Tally = Counter[tuple[int, ...]]
+def _whole(numbers: FloatArray) -> IntArray:
+    """Numbers as codes; -1 for NaN."""
+    return np.where(np.isnan(numbers), -1, numbers).astype(np.intp)
 
 
 @dataclass(frozen=True)
 class GroupColumn:
-    """One group of a membership: of which crossing, stratum and rows, and its code in the crossing."""
+    """One group of a membership: the kind of rows, the crossing, the stratum, and the group's code in the crossing."""
 
     among: str
     crossing: int
@@ -404,18 +373,18 @@ class CrossedAttributes:
     labels: tuple[str, ...]  # names of the groups
     keys: IntArray  # of the combinations of values that occur, rising
     codes: IntArray  # the group of each of them; -1 for one that is left out
-    sizes: tuple[int, ...]  # values of each attribute
+    sizes: tuple[int, ...]  # number of values of each attribute
     left_out: Mapping[str, int]
 
     def crossed(self, corner: Sequence[Corner]) -> Corner:
-        """The group of each row, and how much it belongs to it, from its values."""
+        """The group of each row and the share to which the row belongs to it, from the row's values."""
         key, weight = cross(corner, self.sizes)
         at = np.minimum(np.searchsorted(self.keys, key), len(self.keys) - 1)
         return np.where(self.keys[at] == key, self.codes[at], -1), weight
 
 
 def cross(corner: Sequence[Corner], sizes: Sequence[int]) -> Corner:
-    """The number of the combination of each row's values, -1 for none, and how much the row has it."""
+    """The key of the combination of each row's values, -1 for none, and the share to which the row has it."""
     key, weight = np.zeros(len(corner[0][0]), dtype=np.intp), None
     for (values, share), size in zip(corner, sizes, strict=True):
         key = np.where((key >= 0) & (values >= 0), key * size + values, -1)
@@ -426,88 +395,78 @@ def cross(corner: Sequence[Corner], sizes: Sequence[int]) -> Corner:
 
 @dataclass(frozen=True)
 class Grouping:
-    """What turns the columns of any rows into a membership."""
+    """Turns the columns of any rows into a membership."""
 
     coder: Coder
     crossings: tuple[CrossedAttributes, ...]
     columns: tuple[GroupColumn, ...]  # the G groups of the membership
     compared: Comparison
-    counts: IntArray  # rows that each group has, or is expected to have
+    counts: IntArray  # rows of each group, or the number expected
 
     @property
     def full_names(self) -> tuple[str, ...]:
         """The name of each group of the membership, with stratum and kind of rows where there are several."""
+        strata = [", ".join(parts) for parts in product(*(cut.part_names for cut in self.coder.cuts))]
         return tuple(
             self.crossings[column.crossing].labels[column.code]
-            + (f" in {self.coder.stratum_name(column.stratum)}" if self.coder.cuts else "")
+            + (f" in {strata[column.stratum]}" if self.coder.cuts else "")
             + (f" among known {column.among}" if column.among != "all" else "")
             for column in self.columns
         )
 
     @property
     def left_out(self) -> dict[str, int]:
-        """Groups that are too small to be measured, and the rows that each has, or is expected to have."""
+        """Groups that are too small to be measured, and their rows, or the number expected."""
         return {name: n for crossing in self.crossings for name, n in crossing.left_out.items()}
 
     def members(self, numbers: FloatArray) -> Membership:
         """The membership of rows whose columns are numbers (`Coder.encode`)."""
-        strata, labels = self.coder.strata(numbers), self.coder.labels(numbers)
-        corners = self.coder.corners(numbers)
+        strata, labels = self.coder.strata_and_labels(numbers)
+        corners, kinds = self.coder.corners(numbers), dict.fromkeys(column.among for column in self.columns)
         rows, columns, weights = [], [], []
-        for place, crossing in enumerate(self.crossings):
-            tables = self._tables(place)
+        for c, crossing in enumerate(self.crossings):
+            # For each kind of rows the column of each stratum and group; the last entries are for none.
+            shape = self.coder.n_strata + 1, len(crossing.labels) + 1
+            tables = {among: np.full(shape, -1) for among in kinds}
+            for index, column in enumerate(self.columns):
+                if column.crossing == c:
+                    tables[column.among][column.stratum, column.code] = index
             for corner in product(*(corners[a] for a in crossing.attributes)):
                 codes, weight = crossing.crossed(corner)
+                share = np.ones(len(numbers)) if weight is None else weight
                 for among, table in tables.items():
-                    wanted = among == "all" or labels == LABELS[among]
-                    column = np.where(wanted, table[strata, codes], -1)
-                    some = np.flatnonzero(column >= 0 if weight is None else (column >= 0) & (weight > 0))
-                    rows.append(some)
-                    columns.append(column[some])
-                    weights.append(np.ones(len(some)) if weight is None else weight[some])
+                    compared = np.where(among == "all" or labels == LABELS[among], table[strata, codes], -1)
+                    rows.append(np.flatnonzero((compared >= 0) & (share > 0)))
+                    columns.append(compared[rows[-1]])
+                    weights.append(share[rows[-1]])
         at = np.concatenate(rows), np.concatenate(columns)
         phi = csc_array((np.concatenate(weights), at), shape=(len(numbers), len(self.columns)))
         phi.sum_duplicates()
         return Membership(phi, self.compared)
 
-    def _tables(self, crossing: int) -> dict[str, IntArray]:
-        """For each kind of rows the column of each stratum and group of a crossing; the last entries are for none."""
-        shape = self.coder.n_strata + 1, len(self.crossings[crossing].labels) + 1
-        tables = {among: np.full(shape, -1) for among in dict.fromkeys(column.among for column in self.columns)}
-        for place, column in enumerate(self.columns):
-            if column.crossing == crossing:
-                tables[column.among][column.stratum, column.code] = place
-        return tables
-
 
 def count_rows(coder: Coder, numbers: FloatArray) -> Tally:
-    """How many rows have each combination of values, stratum and label, or are expected to have it."""
-    beside, total = [coder.strata(numbers), coder.labels(numbers)], Counter[tuple[int, ...]]()
+    """The number of rows, or the number expected, of each combination of values, stratum and label."""
+    beside, total = coder.strata_and_labels(numbers), Counter[tuple[int, ...]]()
     for corner in product(*coder.corners(numbers)):
         shares = [share for _, share in corner if share is not None]
-        keys, place = np.unique(
-            np.column_stack([*(codes for codes, _ in corner), *beside]), axis=0, return_inverse=True
-        )
-        rows = np.bincount(place.ravel(), np.prod(shares, axis=0) if shares else None, len(keys))
+        columns = np.column_stack([*(codes for codes, _ in corner), *beside])
+        keys, key_of = np.unique(columns, axis=0, return_inverse=True)
+        rows = np.bincount(key_of.ravel(), np.prod(shares, axis=0) if shares else None, len(keys))
         total.update(dict(zip(map(tuple, keys.tolist()), np.nan_to_num(rows).tolist(), strict=True)))
     return total
 
 
 class Coded(NamedTuple):
-    """What tells columns, the columns as numbers, and the protected ones by group name, bands and all."""
+    """The coder of some rows, their columns as numbers, and their protected columns with bands by name."""
 
     coder: Coder
     numbers: FloatArray
     sensitive: Any
 
-    @property
-    def whole(self) -> bool:
-        """Whether each row is of one group, or of none."""
-        return not any(attribute.soft for attribute in self.coder.attributes)
-
 
 class Crossed(NamedTuple):
-    """Rows by hard, crossed groups; the protected columns by group name; the columns as numbers, and by what."""
+    """Rows by hard, crossed groups, and the fields of `Coded`."""
 
     groups: Codes
     sensitive: Any
@@ -515,16 +474,30 @@ class Crossed(NamedTuple):
     numbers: FloatArray
 
 
-def read_crossed(
-    sensitive: Any,
-    rules: Groups,
-    n_rows: int,
-    *,
-    rows: Any = None,
-    given: Any = None,
-    labels: FloatArray | None = None,
-) -> Crossed:
-    """Read the hard groups of rows in memory: bands and probable groups by what a row belongs to most.
+def read_crossed(sensitive: Any, rules: Groups, n_rows: int, **columns: Any) -> Crossed:
+    """Read the hard groups of rows in memory: of bands and probable groups the one that a row belongs to most.
+
+    The parameters are those of `read_coded`.
+    """
+    coder, numbers, hard = read_coded(sensitive, rules, n_rows, **columns)
+    first = coder.attributes[0]
+    if not first.probable:
+        return Crossed(read_groups(hard, n_rows, of_crossings(rules, coder)), hard, coder, numbers)
+    # The sizes of probable groups do not follow from the likeliest group of each row, so none is too small here.
+    groups = Codes(first.hard(numbers[:, : len(first.values)]), first.values)
+    refuse_unknown(groups.codes, rules)
+    return Crossed(groups, hard, coder, numbers)
+
+
+def of_crossings(rules: Groups, coder: Coder) -> Groups:
+    """The rules on combinations of values: where each column is compared by itself, these are only counted."""
+    return rules if rules.cross or len(coder.attributes) == 1 else rules.but(small="leave_out")
+
+
+def read_coded(
+    sensitive: Any, rules: Groups, n_rows: int, *, rows: Any = None, given: Any = None, labels: FloatArray | None = None
+) -> Coded:
+    """Read the columns of rows in memory as numbers.
 
     Parameters
     ----------
@@ -535,78 +508,54 @@ def read_crossed(
     labels : array of shape (n,), optional
         Where notions compare rows of known outcome.
     """
-    coder, numbers, hard = read_coded(sensitive, rules, n_rows, rows=rows, given=given, labels=labels)
-    if coder.attributes[0].probable:  # how large these groups are is not told by whom they are likeliest for
-        groups = Codes(coder.hard(numbers)[:, 0], coder.attributes[0].values)
-        refuse_unknown(groups.codes, rules)
-        return Crossed(groups, hard, coder, numbers)
-    return Crossed(read_groups(hard, n_rows, of_crossings(rules, coder), rows=rows), hard, coder, numbers)
-
-
-def of_crossings(rules: Groups, coder: Coder) -> Groups:
-    """The rules on combinations of values: where each column is compared by itself, these are counted alone."""
-    return rules if rules.cross or len(coder.attributes) == 1 else rules.but(small="leave_out")
-
-
-def read_coded(
-    sensitive: Any,
-    rules: Groups,
-    n_rows: int,
-    *,
-    rows: Any = None,
-    given: Any = None,
-    labels: FloatArray | None = None,
-) -> Coded:
-    """The columns of rows in memory as numbers; the parameters are those of `read_crossed`."""
-    columns = [] if given is None else protected_columns(given, n_rows, rows, name="given")
-    strata = [(str(column.name), ColumnTally.of(column)) for column in columns]
+    strata = tally_columns(() if given is None else protected_columns(given, n_rows, rows, name="given"))
     if isinstance(sensitive, GroupProbabilities):
         if len(sensitive) != n_rows:
             raise ValueError(
                 f"sensitive_features has {len(sensitive)} rows, but X has {n_rows}; give one group per row of X"
             )
-        coder = Coder.of_probable(sensitive.names, strata, labelled=labels is not None)
+        coder = Coder.learn((), strata, rules, labelled=labels is not None, probable=sensitive.names)
     else:
-        own = [(str(column.name), column) for column in protected_columns(sensitive, n_rows, rows)]
-        seen = [(name, ColumnTally.of(column, number=name in rules.continuous)) for name, column in own]
-        _offer_one([column for _, column in own])
-        coder = Coder.learn(seen, strata, rules, labelled=labels is not None)
+        columns = protected_columns(sensitive, n_rows, rows)
+        tallies = tally_columns(columns, rules.continuous)
+        _warn_indicators(columns)
+        coder = Coder.learn(tallies, strata, rules, labelled=labels is not None)
     numbers = coder.encode(sensitive, given, labels, n_rows)
     return Coded(coder, numbers, coder.hardened(sensitive, numbers))
 
 
 def read_grouping(crossed: Crossed, among: Sequence[str], rules: Groups) -> Grouping | None:
-    """What makes the memberships of these rows, as notions compare those ``among``; None for the crossed groups."""
-    coder, numbers = crossed.coder, crossed.numbers
-    if is_plain(coder, among, rules):
-        warn_left_out(crossed.groups.left_out, len(crossed.groups.labels), rules.min_size)
-        _offer_each(coder.attributes, len(crossed.groups.labels) + len(crossed.groups.left_out))
-        return None
-    return settle_grouping(coder, count_rows(coder, numbers), among, rules)
+    """The grouping of rows in memory, as notions compare those ``among``; None if it is that of the crossed groups."""
+    coder, groups = crossed.coder, crossed.groups
+    if not is_plain(coder, among, rules):
+        return settle_grouping(coder, count_rows(coder, crossed.numbers), among, rules)
+    warn_left_out(groups.left_out, len(groups.labels), rules.min_size)
+    _warn_many_crossed(coder.attributes, len(groups.labels) + len(groups.left_out))
+    return None
 
 
-def _offer_each(attributes: Sequence[Attribute], n: int) -> None:
+def _warn_many_crossed(attributes: Sequence[Attribute], n: int) -> None:
     """Say how attributes are compared one by one where crossing them makes very many groups."""
-    many = any(len(own.values) > MANY for own in attributes)
-    if len(attributes) > 1 and n > MOST_CROSSED and not many:  # of many values the coder has spoken
+    many = any(len(attribute.values) > MANY for attribute in attributes)  # which has led to a warning already
+    if len(attributes) > 1 and n > MOST_CROSSED and not many:
         template = "{columns} make {n} groups where they are crossed; set {cross=False} to compare each by itself"
-        warn(SmallGroupWarning(template, columns=_listed(own.name for own in attributes), n=n))
+        warn(SmallGroupWarning(template, columns=_listed(attribute.name for attribute in attributes), n=n))
 
 
-def _offer_one(columns: Sequence[Any]) -> None:
-    """Say so where several columns of 0 and 1 look like the values of one attribute: each row has exactly one 1."""
+def _warn_indicators(columns: Sequence[Any]) -> None:
+    """Warn of columns of 0 and 1 that look like the values of one attribute: each row has exactly one 1."""
     ones = ("1", "1.0", "True")
     binary = [column for column in columns if {*map(str, column.unique()[:3])} <= {*ones, "0", "0.0", "False"}]
-    kinds: dict[str, list[Any]] = {"": binary}
+    families: dict[str, list[Any]] = {"": binary}
     for column in binary:
-        kinds.setdefault(_KIND.split(str(column.name))[0], []).append(column)
-    for kind in kinds.values():
-        if len(kind) >= 3 and (sum(column.astype(str).isin(ones).astype(int) for column in kind) == 1).all():
+        families.setdefault(_LAST_MARK.split(str(column.name))[0], []).append(column)
+    for family in families.values():
+        if len(family) >= 3 and (sum(column.astype(str).isin(ones).astype(int) for column in family) == 1).all():
             template = (
                 "each row has a 1 in exactly one of {columns}: they look like one attribute, but are crossed as {n}; "
                 "make one column of them, such as frame[[...]].idxmax(axis=1), to compare its values"
             )
-            warn(AttributeWarning(template, columns=_listed(column.name for column in kind), n=len(kind)))
+            warn(AttributeWarning(template, columns=_listed(column.name for column in family), n=len(family)))
             return
 
 
@@ -619,15 +568,15 @@ def _listed(names: Iterable[Any]) -> str:
 def is_plain(coder: Coder, among: Collection[str], rules: Groups) -> bool:
     """Whether the groups are one per combination of values, all compared with each other."""
     crossed = rules.cross is True or len(coder.attributes) == 1
-    return coder.plain and crossed and set(among) == {"all"}
+    return crossed and set(among) == {"all"} and not (coder.cuts or coder.labelled or coder.soft)
 
 
 def settle_grouping(coder: Coder, tally: Tally, among: Sequence[str], rules: Groups) -> Grouping:
-    """Which groups there are, and which are compared, by the rules on small groups."""
+    """Settle which groups there are, and which are compared, by the rules on small groups."""
     every = tuple(range(len(coder.attributes)))
     each: list[tuple[int, ...]] = [(a,) for a in every] if rules.cross is not True else []
     crossed = [every] if rules.cross or len(every) == 1 else []
-    crossings = tuple(_crossing(coder, tally, own, rules) for own in dict.fromkeys([*each, *crossed]))
+    crossings = tuple(_crossing(coder, tally, attributes, rules) for attributes in dict.fromkeys([*each, *crossed]))
     columns, blocks, counts = _compared(coder, crossings, tally, among, rules.min_size)
     overlaps = _overlaps(coder, crossings, columns)
     if len(overlaps) > MOST_OVERLAPS:
@@ -640,24 +589,25 @@ def settle_grouping(coder: Coder, tally: Tally, among: Sequence[str], rules: Gro
     return Grouping(coder, crossings, tuple(columns), compared, np.rint(counts).astype(np.intp))
 
 
-def _crossing(coder: Coder, tally: Tally, attributes: tuple[int, ...], rules: Groups) -> CrossedAttributes:
-    own = [coder.attributes[a] for a in attributes]
-    sizes = tuple(len(attribute.values) for attribute in own)
-    named: Counter[str] = Counter()  # of rows that are expected, which need not be whole
+def _crossing(coder: Coder, tally: Tally, indices: tuple[int, ...], rules: Groups) -> CrossedAttributes:
+    """Cross some attributes: name their combinations that occur, and settle the small ones."""
+    attributes = [coder.attributes[a] for a in indices]
+    sizes, columns = tuple(len(each.values) for each in attributes), [each.name for each in attributes]
+    counts: Counter[str] = Counter()  # of rows that are expected, which need not be whole
     keys: dict[int, str] = {}
     for key, count in tally.items():
-        values = [key[a] for a in attributes]
+        values = [key[a] for a in indices]
         if min(values) >= 0:
-            words = [attribute.values[value] for attribute, value in zip(own, values, strict=True)]
-            name = words[0] if own[0].probable else group_name([attribute.name for attribute in own], words)
-            named[name] += count
+            words = [attribute.values[value] for attribute, value in zip(attributes, values, strict=True)]
+            name = words[0] if attributes[0].probable else group_name(columns, words)
+            counts[name] += count
             keys[int(np.ravel_multi_index(values, sizes))] = name
-    labels, codes, left_out = settle({name: max(int(n + 1e-6), 1) for name, n in named.items() if n > 0}, rules)
+    labels, codes, left_out = settle({name: max(int(n + 1e-6), 1) for name, n in counts.items() if n > 0}, rules)
     warn_left_out(left_out, len(labels), rules.min_size)
-    _offer_each(own, len(labels) + len(left_out))
-    ordered = np.array(sorted(key for key, name in keys.items() if name in codes), dtype=np.intp)
-    of_keys = np.array([codes[keys[key]] for key in ordered], dtype=np.intp)
-    return CrossedAttributes(attributes, labels, ordered, of_keys, sizes, left_out)
+    _warn_many_crossed(attributes, len(labels) + len(left_out))
+    kept = sorted((key, codes[name]) for key, name in keys.items() if name in codes)
+    rising, of_keys = np.array(kept, dtype=np.intp).T
+    return CrossedAttributes(indices, labels, rising, of_keys, sizes, left_out)
 
 
 def _compared(
@@ -667,35 +617,33 @@ def _compared(
     columns: list[GroupColumn] = []
     counts: list[float] = []
     blocks: list[Block] = []
-    left_out: Counter[str] = Counter()
-    for place, crossing in enumerate(crossings):
-        name = " & ".join(coder.attributes[a].name for a in crossing.attributes)
-        by_size = any(coder.attributes[a].knots is not None for a in crossing.attributes)
-        for kind in among:
-            sizes = _sizes(crossing, tally, kind)
-            measured: dict[int, dict[int, float]] = {}
-            for (stratum, code), n in sorted(sizes.items()):
-                if n >= least or (kind == "all" and not coder.cuts):
-                    measured.setdefault(stratum, {})[code] = n
-            kept = {stratum: groups for stratum, groups in measured.items() if len(groups) >= 2}
-            left_out[kind] = max(left_out[kind], len({stratum for stratum, _ in sizes} - kept.keys()))
-            if kind != "all" and not coder.cuts and kept:
-                few = {crossing.labels[code]: int(n) for (_, code), n in sizes.items() if n < least}
-                warn_left_out(few, len(crossing.labels), least, f"known {kind}")
-            total = sum(sum(groups.values()) for groups in kept.values())
-            for stratum, groups in kept.items():
-                first = len(columns)
-                columns += [GroupColumn(kind, place, stratum, code) for code in groups]
-                counts += groups.values()
-                own = tuple(range(first, len(columns)))
-                weight = sum(groups.values()) / total / len(crossings)
-                blocks.append(Block(own, weight, by_size, kind, name))
-    _say_left_out(coder, blocks, among, left_out, least)
+    left_out: Counter[str] = Counter()  # strata, by the kind of rows
+    for (c, crossing), kind in product(enumerate(crossings), among):
+        attributes = [coder.attributes[a] for a in crossing.attributes]
+        sizes = _sizes(crossing, tally, kind)
+        measured: dict[int, dict[int, float]] = {}
+        for (stratum, code), n in sorted(sizes.items()):
+            if n >= least or (kind == "all" and not coder.cuts):
+                measured.setdefault(stratum, {})[code] = n
+        kept = {stratum: groups for stratum, groups in measured.items() if len(groups) >= 2}
+        left_out[kind] = max(left_out[kind], len({stratum for stratum, _ in sizes} - kept.keys()))
+        if kind != "all" and not coder.cuts and kept:
+            few = {crossing.labels[code]: int(n) for (_, code), n in sizes.items() if n < least}
+            warn_left_out(few, len(crossing.labels), least, f"known {kind}")
+        total = sum(sum(groups.values()) for groups in kept.values())
+        for stratum, groups in kept.items():
+            members = tuple(range(len(columns), len(columns) + len(groups)))
+            columns += [GroupColumn(kind, c, stratum, code) for code in groups]
+            counts += groups.values()
+            weight = sum(groups.values()) / total / len(crossings)
+            by_size = any(attribute.knots is not None for attribute in attributes)
+            blocks.append(Block(members, weight, by_size, kind, " & ".join(each.name for each in attributes)))
+    _check_strata(coder, {block.among for block in blocks}, among, left_out, least)
     return columns, blocks, counts
 
 
 def _sizes(crossing: CrossedAttributes, tally: Tally, kind: str) -> Counter[tuple[int, int]]:
-    """Rows of each stratum and group, as many as are expected."""
+    """The rows of each stratum and group, or the number expected."""
     keys = np.array(list(tally), dtype=np.intp)
     codes, _ = crossing.crossed([(keys[:, a], None) for a in crossing.attributes])
     rows: Counter[tuple[int, int]] = Counter()
@@ -705,16 +653,19 @@ def _sizes(crossing: CrossedAttributes, tally: Tally, kind: str) -> Counter[tupl
     return Counter({key: round(n, 6) for key, n in rows.items()})  # the same however rows are cut into chunks
 
 
-def _say_left_out(coder: Coder, blocks: list[Block], among: Sequence[str], left_out: Counter[str], least: int) -> None:
+def _check_strata(
+    coder: Coder, compared: Collection[str], among: Sequence[str], left_out: Mapping[str, int], least: int
+) -> None:
+    """Warn of strata that are left out, and refuse kinds of rows of which nothing can be ``compared``."""
     for kind in among:
         rows = "rows" if kind == "all" else f"known {kind}"
-        if coder.cuts and left_out[kind] and any(block.among == kind for block in blocks):
+        if kind in compared and coder.cuts and left_out[kind]:
             template = (
                 "{n} strata of {@given} have no two groups of {least} {rows}: they are left out of the "
                 "comparison. Give fewer or coarser columns, or lower {@min_size}, to compare within them."
             )
             warn(SmallGroupWarning(template, n=left_out[kind], rows=rows, least=least))
-        if not any(block.among == kind for block in blocks) and (kind != "all" or coder.cuts):
+        if kind not in compared and (kind != "all" or coder.cuts):
             rows += f" in any of {coder.n_strata} strata" if coder.cuts else ""
             raise InputError(
                 "there are no two groups of {least} {rows}: nothing can be compared; lower "
@@ -726,27 +677,23 @@ def _say_left_out(coder: Coder, blocks: list[Block], among: Sequence[str], left_
 def _overlaps(
     coder: Coder, crossings: Sequence[CrossedAttributes], columns: Sequence[GroupColumn]
 ) -> tuple[tuple[int, int], ...]:
-    """Pairs of groups that may have rows in common, among those that one notion looks at."""
-    values: list[list[dict[int, int]]] = []  # the combinations that make up each group
+    """Pairs of groups that may share rows, of the same stratum and kind of rows."""
+    values: list[list[dict[int, int]]] = []  # by attribute, of each combination that makes up each group
     for column in columns:
-        own = crossings[column.crossing]
-        keys = own.keys[own.codes == column.code]
-        values.append([dict(zip(own.attributes, np.unravel_index(key, own.sizes), strict=True)) for key in keys])
-    soft = [any(coder.attributes[a].soft for a in crossing.attributes) for crossing in crossings]
+        crossing = crossings[column.crossing]
+        parts = [np.unravel_index(key, crossing.sizes) for key in crossing.keys[crossing.codes == column.code]]
+        values.append([dict(zip(crossing.attributes, part, strict=True)) for part in parts])
+    # How far apart two values of an attribute may be for a row to have both.
+    reach = [np.inf if each.probable else float(each.knots is not None) for each in coder.attributes]
 
-    def near(attribute: Attribute, one: int, two: int) -> bool:
-        return attribute.probable or one == two or (attribute.knots is not None and abs(one - two) == 1)
-
-    def shared(g: int, h: int) -> bool:
+    def share_rows(g: int, h: int) -> bool:
         one, two = columns[g], columns[h]
-        if (one.among, one.stratum) != (two.among, two.stratum) or (
-            one.crossing == two.crossing and not soft[one.crossing]
-        ):
+        hard = not any(reach[a] for a in crossings[one.crossing].attributes)
+        if (one.among, one.stratum) != (two.among, two.stratum) or (one.crossing == two.crossing and hard):
             return False
+        pairs = product(values[g], values[h])
         return any(
-            all(near(coder.attributes[a], own[a], other[a]) for a in own.keys() & other.keys())
-            for own in values[g]
-            for other in values[h]
+            all(abs(left[a] - right[a]) <= reach[a] for a in left.keys() & right.keys()) for left, right in pairs
         )
 
-    return tuple((g, h) for g in range(len(columns)) for h in range(g + 1, len(columns)) if shared(g, h))
+    return tuple((g, h) for g, h in combinations(range(len(columns)), 2) if share_rows(g, h))

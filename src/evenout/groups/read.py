@@ -7,16 +7,15 @@ from functools import cached_property
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from evenout.core.types import MOST_ROWS, FloatArray, IntArray, Within, require
 from evenout.exceptions import InputError, SmallGroupWarning, warn
 from evenout.groups.rules import Groups
-from evenout.tables.rows import as_pandas
+from evenout.tables.rows import as_pandas, is_number
 
 STRICT = Groups(min_size=2, small="error")
-EVERY = Groups(min_size=1, unknown="ignore")  # groups as they come, however small
-
-_NAMED = 4  # groups that a warning names
+EVERY = Groups(min_size=1, unknown="ignore")  # all groups, however small
 
 
 @dataclass(frozen=True)
@@ -67,20 +66,16 @@ def settle(counts: Mapping[str, int], rules: Groups, unit: str = "rows") -> Kept
     _require_two(names)
     small = [name for name in names if counts[name] < rules.min_size]
     if small and rules.small == "error":
-        named = ", ".join(f"{name!r} ({counts[name]})" for name in small[:10])
-        more = f" and {len(small) - 10} more" if len(small) > 10 else ""
         raise InputError(
-            "{@sensitive_features} has groups of fewer than {least} {unit}: {named}{more}; "
+            "{@sensitive_features} has groups of fewer than {least} {unit}: {named}; "
             "merge or bin values yourself, or set {small='leave_out'} or {small='merge'}",
-            least=rules.min_size, unit=unit, named=named, more=more,
+            least=rules.min_size, unit=unit, named=with_sizes({name: counts[name] for name in small}, 10),
         )  # fmt: skip
     together: list[str] = []
     if small and rules.small == "merge":
         by_size = sorted(names, key=counts.__getitem__)
-        while by_size and (len(together) < len(small) or sum(counts[name] for name in together) < rules.min_size):
-            together.append(by_size.pop(0))
-        together.sort()
-        small = []
+        enough = int(np.searchsorted(np.cumsum([counts[name] for name in by_size]), rules.min_size)) + 1
+        together, small = sorted(by_size[: max(len(small), enough)]), []
     labels = [name for name in names if name not in {*small, *together}]
     code_of = dict.fromkeys(names, -1) | {name: code for code, name in enumerate(labels)}
     if together:
@@ -94,6 +89,16 @@ def _require_two(labels: Sequence[str]) -> None:
     if len(labels) < 2:
         found = f"one group only ({labels[0]!r})" if labels else "no known group"
         raise InputError("{@sensitive_features} has {found}; fairness compares at least two groups", found=found)
+
+
+def with_sizes(sizes: Mapping[str, int], most: int) -> str:
+    """Name groups with their sizes, at most so many of them.
+
+    >>> with_sizes({"a": 3, "b": 20, "c": 1}, 2)
+    "'a' (3), 'b' (20) and 1 more"
+    """
+    named = ", ".join(f"{name!r} ({n})" for name, n in [*sizes.items()][:most])
+    return named + (f" and {len(sizes) - most} more" if len(sizes) > most else "")
 
 
 def read_groups(sensitive_features: Any, n_rows: int, rules: Groups = STRICT, *, rows: Any = None) -> Codes:
@@ -138,25 +143,36 @@ def warn_left_out(left_out: Mapping[str, int], n_compared: int, min_size: int, u
     """Name the groups that are too small to be measured; say so if too few are left to compare."""
     if not left_out:
         return
-    named = ", ".join(f"{name!r} ({n})" for name, n in [*left_out.items()][:_NAMED])
-    more = f" and {len(left_out) - _NAMED} more" if len(left_out) > _NAMED else ""
     rest = (
         "their rows are scored, but not compared"
         if n_compared >= 2
         else "fewer than two groups are left to compare, so nothing is evened out"
     )
     template = (
-        "groups of fewer than {least} {unit} are left out: {named}{more}; {rest}. "
+        "groups of fewer than {least} {unit} are left out: {named}; {rest}. "
         "Lower {@min_size}, or set {small='merge'}, to measure them."
     )
-    warn(SmallGroupWarning(template, least=min_size, unit=unit, named=named, more=more, rest=rest))
+    warn(SmallGroupWarning(template, least=min_size, unit=unit, named=with_sizes(left_out, 4), rest=rest))
 
 
 def label_rows(sensitive_features: Any, n_rows: int, *, rows: Any = None, unknown: str = "error") -> Codes:
-    """Groups of rows as they come, one or many, however small; a missing group is an error, or has code -1."""
-    codes, labels = _combine(protected_columns(sensitive_features, n_rows, rows))
+    """Groups of rows, however few and small; a missing group is an error, or has code -1.
+
+    There is one code per combination of values that occurs, in the order of the names.
+    """
+    columns = protected_columns(sensitive_features, n_rows, rows)
+    (codes, first), *others = [coded(column) for column in columns]
+    values = [(name,) for name in first]
+    for more, names in others:
+        known = (codes >= 0) & (more >= 0)
+        joined, pairs = pd.factorize((codes * len(names) + more)[known])
+        codes = np.full(len(known), -1, dtype=np.intp)
+        codes[known] = joined
+        values = [(*values[pair // len(names)], names[pair % len(names)]) for pair in pairs.tolist()]
     refuse_unknown(codes, Groups(unknown=unknown), "leave these rows out")
-    return Codes(codes, labels)
+    labels = [group_name([str(column.name) for column in columns], combination) for combination in values]
+    order = np.array(sorted(range(len(labels)), key=labels.__getitem__), dtype=np.intp)
+    return Codes(np.append(np.argsort(order), -1)[codes], tuple(labels[g] for g in order))
 
 
 def match_groups(
@@ -168,7 +184,7 @@ def match_groups(
     unknown: str = "error",
     unseen: str = "error",
 ) -> Codes:
-    """New rows by the ``labels`` that are known from fitting.
+    """Code new rows by the ``labels`` that are known from fitting, or by these without names of columns.
 
     Parameters
     ----------
@@ -178,35 +194,24 @@ def match_groups(
         Groups that are none of the ``labels``: refuse them, or give them code -1 and count them as left out.
     """
     groups = label_rows(sensitive_features, n_rows, rows=rows, unknown=unknown)
-    places = places_of(labels)
-    others = {name: n for name, n in zip(groups.labels, groups.counts.tolist(), strict=True) if name not in places}
+    code_of = {label: code for code, label in enumerate(labels)}
+    plain = {" & ".join(part.partition("=")[2] or part for part in name.split(", ")): n for name, n in code_of.items()}
+    code_of = (plain if len(plain) == len(code_of) else {}) | code_of
+    others = {name: n for name, n in zip(groups.labels, groups.counts.tolist(), strict=True) if name not in code_of}
     if others and unseen == "error":
         raise InputError(
             "{@sensitive_features} has groups that were not there in fit: {named}; known are {known}: fit again with "
             "rows of all groups",
             named=", ".join(map(repr, [*others][:10])), known=", ".join(map(repr, labels[:10])),
         )  # fmt: skip
-    codes = np.array([*(places.get(name, -1) for name in groups.labels), -1], dtype=np.intp)[groups.codes]
+    codes = np.array([*(code_of.get(name, -1) for name in groups.labels), -1], dtype=np.intp)[groups.codes]
     return Codes(codes, tuple(labels), others)
-
-
-def places_of(labels: Sequence[str]) -> dict[str, int]:
-    """The code of each group among ``labels``, also by the name that an array without column names gives it.
-
-    >>> places_of(["SEX=1, AGE=30", "SEX=2, AGE=30"])
-    {'1 & 30': 0, '2 & 30': 1, 'SEX=1, AGE=30': 0, 'SEX=2, AGE=30': 1}
-    """
-    places = {label: place for place, label in enumerate(labels)}
-    plain = {" & ".join(part.partition("=")[2] or part for part in label.split(", ")): n for label, n in places.items()}
-    return (plain if len(plain) == len(places) else {}) | places
 
 
 def protected_columns(
     sensitive_features: Any, n_rows: int, rows: Any, *, name: str = "sensitive_features"
 ) -> list[Any]:
     """The columns of one value per row as pandas series, after a check of length and order."""
-    import pandas as pd
-
     if sensitive_features is None:
         raise ValueError(
             "sensitive_features is missing: the group of every row is needed; "
@@ -237,54 +242,31 @@ def protected_columns(
 
 def shuffled(values: Any, rows: Any) -> bool:
     """Whether both carry an index, of the same labels in another order."""
-    import pandas as pd
-
     index, order = getattr(values, "index", None), getattr(rows, "index", None)
     if not isinstance(index, pd.Index) or not isinstance(order, pd.Index):
         return False
     return not index.equals(order) and bool(index.sort_values().equals(order.sort_values()))
 
 
-def _combine(columns: list[Any]) -> tuple[IntArray, tuple[str, ...]]:
-    """One code per combination of values, in the order of the names; -1 where any value is missing."""
-    import pandas as pd
-
-    (codes, first), *others = [coded(column) for column in columns]
-    values = [(name,) for name in first]
-    for more, names in others:
-        known = (codes >= 0) & (more >= 0)
-        joined, pairs = pd.factorize((codes * len(names) + more)[known])
-        codes = np.full(len(known), -1, dtype=np.intp)
-        codes[known] = joined
-        values = [(*values[pair // len(names)], names[pair % len(names)]) for pair in pairs.tolist()]
-    labels = [group_name([str(column.name) for column in columns], own) for own in values]
-    order = sorted(range(len(labels)), key=labels.__getitem__)
-    place = np.full(len(order) + 1, -1, dtype=np.intp)  # the last entry is where code -1, unknown, points
-    place[order] = np.arange(len(order))
-    return place[codes], tuple(labels[g] for g in order)
-
-
 def coded(column: Any) -> tuple[IntArray, list[str]]:
     """Codes of one column's values in the order in which they first occur, -1 for missing ones, and their names."""
-    import pandas as pd
-
     try:
         codes, values = pd.factorize(column.to_numpy(dtype=object, na_value=None))
-    except TypeError:  # what has no hash cannot be told apart
+    except TypeError:  # a value without a hash
         raise InputError(
             "{@sensitive_features} holds lists or other nested values in column {name!r}; give one value per row",
             name=column.name,
         ) from None
-    # Values of one name, such as 1 and "1", are one group: later rows are told by the name.
-    place, names = pd.factorize(np.array([str(value) for value in values], dtype=object))
-    return np.append(place, -1).astype(np.intp)[codes], list(names)
+    # Values of one name, such as 1 and "1", are one group: later rows are matched by name.
+    name_of, names = pd.factorize(np.array([str(value) for value in values], dtype=object))
+    return np.append(name_of, -1).astype(np.intp)[codes], list(names)
 
 
 def group_name(columns: Sequence[str], values: Sequence[str]) -> str:
     """Name a group by the values of its columns.
 
-    One that telling text names by itself keeps it. Numbers, yes and no carry their column, and so does every value
-    where several columns are crossed. Columns of an array have numbers for names, and say nothing.
+    Text of a single column stands by itself. Numbers, yes and no are preceded by their column, and so is every value
+    where several columns are crossed, unless the columns are those of an array, whose names are numbers.
 
     >>> group_name(["sex"], ["female"]), group_name(["SEX"], ["1"]), group_name(["0"], ["1"])
     ('female', 'SEX=1', '1')
@@ -296,20 +278,12 @@ def group_name(columns: Sequence[str], values: Sequence[str]) -> str:
 
     def word(column: str, value: str) -> str:
         if crossed and (between in f" {value} " or value.startswith('"')):
-            value = json.dumps(value, ensure_ascii=False)  # or it could be taken for several that are joined
-        carries = named and (crossed or _says_little(value)) and not value.startswith(f"{column} ")
+            value = json.dumps(value, ensure_ascii=False)  # or it would read like several values
+        vague = is_number(value) or value.lower() in ("true", "false", "yes", "no")
+        carries = named and (crossed or vague) and not value.startswith(f"{column} ")
         return f"{column}={value}" if carries else value
 
     return between.join(map(word, columns, values))
-
-
-def _says_little(value: str) -> bool:
-    """Whether a value is a number, or yes or no."""
-    try:
-        float(value)
-    except ValueError:
-        return value.lower() in ("true", "false", "yes", "no")
-    return True
 
 
 class GroupProbabilities:
@@ -351,16 +325,13 @@ class GroupProbabilities:
 
     @classmethod
     def unchecked(cls, frame: Any) -> "GroupProbabilities":
-        """The same, looked at when it is used: where errors should tell which partition they are in."""
-        found = cls.__new__(cls)
-        found._take(frame)
-        return found
+        """Probabilities that are checked when they are used, so that errors can say which partition they are in."""
+        probabilities = cls.__new__(cls)
+        probabilities._take(frame)
+        return probabilities
 
     def _take(self, frame: Any, sufficient: bool = False) -> None:
-        import pandas as pd
-
-        self.sufficient = sufficient
-        self.lazy = hasattr(frame, "dask")
+        self.sufficient, self.lazy = sufficient, hasattr(frame, "dask")
         self.frame = frame if self.lazy else pd.DataFrame(as_pandas(frame))
         self.index, self.names = getattr(frame, "index", None), tuple(map(str, self.frame.columns))
 

@@ -2,13 +2,13 @@
 
 Every pass is one graph: a task per partition, and a tree of merges over the small results. A lost worker costs the
 tasks whose results it held, which Dask runs again. Work on a partition uses one thread, and Dask runs as many
-partitions at a time as its workers have threads, so no core is asked twice.
+partitions at a time as its workers have threads, so that no core is oversubscribed.
 """
 
 import importlib.util
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 from pathlib import Path
@@ -20,7 +20,7 @@ from threadpoolctl import threadpool_limits
 
 from evenout.core.types import FloatArray
 from evenout.groups.read import GroupProbabilities
-from evenout.out_of_core.engines import LocalEngine, Partition
+from evenout.out_of_core.engines import Engine, Partition
 from evenout.tables.rows import refuse_lone_propensity
 
 T = TypeVar("T")
@@ -31,7 +31,7 @@ _QUIET = {"distributed.admin.large-graph-warning-threshold": "1GiB"}
 
 
 def is_collection(X: Any) -> bool:
-    """Whether X is a Dask collection; Dask need not be there to tell.
+    """Whether X is a Dask collection; works without Dask.
 
     >>> is_collection(np.zeros((2, 2)))
     False
@@ -40,25 +40,19 @@ def is_collection(X: Any) -> bool:
 
 
 @dataclass(frozen=True)
-class DaskEngine:
-    """Partitions that Dask works on: by the current client or, without one, by its scheduler in this process."""
+class DaskEngine(Engine):
+    """Runs work on Dask: on the current client or, without one, on its scheduler in this process."""
 
-    parts: Sequence[Partition]
-    header: Any  # has the columns of the features
-    # What `Partition.load` returns of each partition, where Dask has it; else the parts load it.
+    # The result of `Partition.load` for each partition, where Dask holds it; otherwise the parts load it.
     data: Sequence[tuple[Any, ...]] | None = None
-    n_threads: int = 1
 
     def share(self, value: T) -> T:
-        """Put a value on the workers. The scheduler can make it again if the workers that have it are lost."""
+        """Put a value on the workers; the scheduler can make it again if those that have it are lost."""
         import dask
 
-        node = dask.delayed(value, name=f"evenout-{uuid4().hex}", traverse=False)
-        client = _client()
-        if client is None:
-            return node
+        node, client = dask.delayed(value, name=f"evenout-{uuid4().hex}", traverse=False), _client()
         with dask.config.set(_QUIET):
-            return client.persist(node)
+            return node if client is None else client.persist(node)
 
     def reduce(self, work: Callable[..., T], merge: Callable[[T, T], T], *shared: Any) -> T:
         """See `Engine`. Nothing is read ahead: other partitions are worked on meanwhile."""
@@ -71,9 +65,8 @@ class DaskEngine:
         results = [run(work, part, shared, *given) for part, given in zip(self.parts, data, strict=True)]
         while len(results) > 1:
             results = [join(*results[i : i + _FAN_IN]) for i in range(0, len(results), _FAN_IN)]
-        if _client() is not None:  # its workers have been started with one thread for linear algebra
-            return results[0].compute()
-        with threadpool_limits(1):
+        # Workers of a client have been started with one thread for linear algebra.
+        with threadpool_limits(1) if _client() is None else nullcontext():
             return results[0].compute()
 
     @contextmanager
@@ -81,7 +74,7 @@ class DaskEngine:
         """A folder on each worker's own disk, or on this machine without a client."""
         client = _client()
         if client is None:
-            with LocalEngine((), None).scratch() as folder:
+            with super().scratch() as folder:
                 yield folder
             return
         name = f"evenout-{uuid4().hex}"
@@ -109,22 +102,20 @@ def collection_engine(
             "sensitive_features is missing: fairness needs the group of every training row; "
             "pass sensitive_features=<Dask Series, DataFrame or array>"
         )
-    features = _partitions(X, "X")
     if isinstance(sensitive_features, GroupProbabilities):
         import dask
 
         probable = dask.delayed(GroupProbabilities.unchecked)
-        groups = [probable(part) for part in _aligned(X, sensitive_features.frame)]
+        groups = [probable(part) for part in _aligned(X, sensitive_features.frame, "sensitive_features")]
     else:
-        groups = _aligned(X, sensitive_features)
-    # Dask hands the rows over, so that none are loaded.
-    parts = [Partition(index, f"partition {index}", tuple) for index in range(len(features))]
-    header = X._meta if hasattr(X, "npartitions") and hasattr(X, "columns") else np.empty((0, X.shape[1]))
+        groups = _aligned(X, sensitive_features, "sensitive_features")
     named = {"given": given, "labels": labels, "label_propensity": label_propensity}
-    others = [
-        [None] * len(features) if columns is None else _aligned(X, columns, name) for name, columns in named.items()
-    ]
-    return DaskEngine(parts, header, list(zip(features, groups, *others, strict=True)))
+    others = [_aligned(X, columns, name) for name, columns in named.items()]
+    data = list(zip(_partitions(X, "X"), groups, *others, strict=True))
+    # Dask hands the rows over, so that none are loaded.
+    parts = [Partition(index, f"partition {index}", tuple) for index in range(len(data))]
+    header = X._meta if hasattr(X, "npartitions") and hasattr(X, "columns") else np.empty((0, X.shape[1]))
+    return DaskEngine(parts, header, data=data)
 
 
 def score_collection(
@@ -165,16 +156,15 @@ def _applied(method: Callable[..., Any], X: Any, sensitive_features: Any, empty:
     """Results of a method for each partition, delayed; ``empty`` for a partition without rows."""
     import dask
 
-    features = _partitions(X, "X")
-    groups = [()] * len(features) if sensitive_features is None else [(g,) for g in _aligned(X, sensitive_features)]
+    pairs = zip(_partitions(X, "X"), _aligned(X, sensitive_features, "sensitive_features"), strict=True)
     shared, run = DaskEngine((), None).share(method), dask.delayed(_apply, pure=False)
-    return [run(shared, empty, rows, *given) for rows, given in zip(features, groups, strict=True)]
+    return [run(shared, empty, rows, groups) for rows, groups in pairs]
 
 
-def _apply(method: Callable[..., Any], empty: Any, rows: Any, *given: Any) -> Any:
+def _apply(method: Callable[..., Any], empty: Any, rows: Any, groups: Any) -> Any:
     if not len(rows):
         return empty
-    return method(rows, sensitive_features=given[0]) if given else method(rows)
+    return method(rows) if groups is None else method(rows, sensitive_features=groups)
 
 
 @contextmanager
@@ -209,7 +199,7 @@ def _client() -> Any:
 
 
 def _run(work: Callable[..., T], part: Partition, shared: tuple[Any, ...], *given: Any) -> T:
-    """Work on one partition, which is given here or loads itself."""
+    """Work on one partition, whose data are given or which loads itself."""
     return work(replace(part, load=lambda: given) if given else part, *shared)
 
 
@@ -224,25 +214,28 @@ def _partitions(collection: Any, name: str) -> list[Any]:
             raise ValueError(f"{name} has {collection.ndim} dimensions; give one row per case")
         by_rows = collection.rechunk({1: -1}) if collection.ndim == 2 else collection
         return list(by_rows.to_delayed().ravel())
-    # Dask would join small files, and for some columns others than for others: rows would not meet their groups.
+    # Otherwise Dask joins small files, not the same ones for all columns, and rows would be paired with wrong groups.
     return list(collection.to_delayed(optimize_graph=False))
 
 
-def _aligned(X: Any, sensitive_features: Any, name: str = "sensitive_features") -> list[Any]:
-    """Partitions of the protected columns, as many as X has; arrays of known length are cut where X is cut."""
-    if hasattr(X, "chunks") and hasattr(sensitive_features, "chunks"):
-        rows, own = X.chunks[0], sensitive_features.chunks[0]
-        if rows != own and not np.isnan([*rows, *own]).any():
-            if sum(rows) != sum(own):
-                raise ValueError(f"{name} has {sum(own)} rows, but X has {sum(rows)}; give one value per row of X")
-            sensitive_features = sensitive_features.rechunk({0: rows})
-    groups, n_parts = _partitions(sensitive_features, name), len(_partitions(X, "X"))
-    if len(groups) != n_parts:
+def _aligned(X: Any, columns: Any, name: str) -> list[Any]:
+    """Partitions of some columns, as many as X has, or None for each; arrays of known length are cut where X is."""
+    n_parts = len(_partitions(X, "X"))
+    if columns is None:
+        return [None] * n_parts
+    if hasattr(X, "chunks") and hasattr(columns, "chunks"):
+        rows, lengths = X.chunks[0], columns.chunks[0]
+        if rows != lengths and not np.isnan([*rows, *lengths]).any():
+            if sum(rows) != sum(lengths):
+                raise ValueError(f"{name} has {sum(lengths)} rows, but X has {sum(rows)}; give one value per row of X")
+            columns = columns.rechunk({0: rows})
+    parts = _partitions(columns, name)
+    if len(parts) != n_parts:
         raise ValueError(
-            f"{name} has {len(groups)} partitions, but X has {n_parts}; "
+            f"{name} has {len(parts)} partitions, but X has {n_parts}; "
             "take both from one frame, or repartition them alike"
         )
-    return groups
+    return parts
 
 
 def _worker_folder(name: str) -> Path:

@@ -1,4 +1,4 @@
-"""Partitions of rows, and who works on them, in order.
+"""Partitions of rows, and the engine that works through them in order.
 
 An *engine* runs one function on every partition and merges the small results in the order of the partitions. The
 algorithms in `survey` and `evenout.fitting.passes` need no more than that: they know nothing of files or machines.
@@ -8,12 +8,12 @@ import tempfile
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import repeat
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import scipy.sparse
@@ -22,9 +22,9 @@ from sklearn.utils.validation import check_array
 from evenout.core.parallel import one_blas_thread
 from evenout.core.types import FloatArray, IntArray
 from evenout.exceptions import InputError
-from evenout.groups.model import Coder
+from evenout.groups.model import Attribute, Coder
 from evenout.groups.read import GroupProbabilities, label_rows
-from evenout.tables.rows import LARGEST, read_outcomes, read_propensity, refuse_huge
+from evenout.tables.rows import plain_rows, read_outcomes, read_propensity, refuse_huge
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -33,16 +33,16 @@ U = TypeVar("U")
 def in_order(
     work: Callable[..., T], parts: Iterable[Any], n_threads: int, ahead: int, shared: Sequence[Any] = ()
 ) -> Generator[T]:
-    """``work(part, *shared)`` by threads, results in the order of the parts; one thread is this one.
+    """Run ``work(part, *shared)`` on threads and yield the results in the order of the parts; one thread is this one.
 
-    While a result is used, no more than ``ahead`` others are in work or wait. The first error in the order of the parts
-    is raised where its result would be; then, or when this is closed, what has not begun never does, and threads end.
+    While a result is used, at most ``ahead`` others are in work or waiting. The first error in the order of the parts
+    is raised in place of its result; then, or when the generator is closed, no further part is begun and threads end.
 
     >>> list(in_order(abs, [-3, 1, -2], n_threads=2, ahead=1))
     [3, 1, 2]
     """
     if n_threads <= 1:
-        yield from map(work, parts, *map(repeat, shared))  # which holds no part while its result is used
+        yield from map(work, parts, *map(repeat, shared))  # map holds no part while its result is used
         return
     waiting: deque[Future[T]] = deque()
     pool = ThreadPoolExecutor(n_threads, thread_name_prefix="evenout-parts")
@@ -59,7 +59,7 @@ def in_order(
 
 
 def _after_earlier(parts: Iterable[U], waiting: Iterable[Future[T]]) -> Iterator[U]:
-    """The parts; where the next one cannot be had, an error of those before it is raised first."""
+    """Yield the parts; if the next one cannot be made, an error of the parts before it is raised first."""
     try:
         yield from parts
     except Exception:
@@ -69,7 +69,7 @@ def _after_earlier(parts: Iterable[U], waiting: Iterable[Future[T]]) -> Iterator
 
 
 def merge_tree(results: Iterable[T], merge: Callable[[T, T], T]) -> T:
-    """Merge results pairwise as they come, in their order, holding one of each size at most.
+    """Merge results pairwise as they arrive, in their order, holding at most one of each size.
 
     >>> merge_tree("abcde", lambda a, b: f"({a}{b})")
     '(((ab)(cd))e)'
@@ -103,7 +103,7 @@ class Partition:
     source : str
         Where the rows come from, for messages and tables: a file, or the number of a partition.
     load : callable
-        Returns the features, array or frame of shape (m, d), and what a `Chunk` holds, as far as it is asked for.
+        Returns the features, array or frame of shape (m, d), and the fields of a `Chunk`, as far as asked for.
     first_row : int
         Index of the first row in the source.
     """
@@ -113,18 +113,22 @@ class Partition:
     load: Callable[[], tuple[Any, ...]]
     first_row: int = 0
 
-    def describe(self, n_rows: int, *, counted_from: int = 0) -> str:
-        """The source, and which of its rows, if they are not the first ones."""
-        if not self.first_row:
-            return self.source
-        first = self.first_row + counted_from
-        return f"{self.source} (rows from {first} to {first + n_rows - 1}, here counted from {counted_from})"
+    @contextmanager
+    def located(self, n_rows: int, *, counted_from: int = 0) -> Iterator[None]:
+        """Begin every complaint about values with the source and, unless they are its first, which of its rows."""
+        try:
+            yield
+        except ValueError as error:
+            first = self.first_row + counted_from
+            rows = f" (rows from {first} to {first + n_rows - 1}, here counted from {counted_from})"
+            where = self.source + (rows if self.first_row else "")
+            raise InputError("{where}: {error}", where=where, error=error) from None
 
 
 class Chunk(NamedTuple):
-    """The columns of a partition other than its features; None for what is not asked for.
+    """The columns of a partition other than its features; None for those not asked for.
 
-    Protected columns, (m,) or (m, c); those that may justify a difference; labels, and their propensity, (m,).
+    Protected columns, (m,) or (m, c); columns that may justify a difference; labels and their propensity, (m,).
     """
 
     sensitive: Any = None
@@ -161,7 +165,7 @@ class PartitionRows:
 def read_rows(part: Partition, coder: Coder | None = None) -> PartitionRows:
     """Load and clean a partition; every complaint begins with where the rows come from."""
     X, *columns = part.load()
-    try:
+    with part.located(len(X)):
         features, chunk = _features(X), Chunk(*columns)
         n, sensitive = len(features), chunk.sensitive
         if chunk.labels is not None:
@@ -175,28 +179,17 @@ def read_rows(part: Partition, coder: Coder | None = None) -> PartitionRows:
             numbers = coder.encode(sensitive, chunk.given, chunk.labels, n)
             sensitive = coder.hardened(sensitive, numbers)
         elif isinstance(sensitive, GroupProbabilities):
-            likeliest = Coder.of_probable(sensitive.names)
-            sensitive = likeliest.hardened(sensitive, likeliest.encode(sensitive, None, None, n))
+            likeliest = Coder((Attribute("group", sensitive.names, probable=True),))
+            sensitive = likeliest.hardened(sensitive, sensitive.values)
         groups = label_rows(sensitive, n, rows=X, unknown="ignore")
         return PartitionRows(features, groups.labels, groups.codes, chunk, numbers)
-    except ValueError as error:
-        raise InputError("{where}: {error}", where=part.describe(len(X)), error=error) from None
 
 
 def _features(X: Any) -> FloatArray:
-    """Rows as numbers, none of them missing or huge.
-
-    Most are that already. `check_array` changes the filters of warnings, which all threads share, and takes three times
-    as long, so it sees the others alone.
-    """
-    import pandas as pd
-
-    if type(X) in (pd.DataFrame, np.ndarray) and X.ndim == 2 and X.size:
-        kinds = X.dtypes if type(X) is pd.DataFrame else [X.dtype]
-        if all(isinstance(kind, np.dtype) and kind.kind in "fiu" for kind in kinds):
-            rows = np.ascontiguousarray(X, dtype=np.float64)
-            if rows.min() >= -LARGEST and rows.max() <= LARGEST:  # which no gap is
-                return rows
+    """Rows as finite numbers; `check_array`, three times as slow, changes warning filters that all threads share."""
+    rows = plain_rows(X)
+    if rows is not None:
+        return rows
     if scipy.sparse.issparse(X):
         raise ValueError("X is sparse; dense data is needed")
     return refuse_huge(check_array(X, dtype=np.float64, order="C", ensure_min_samples=0, input_name="X"))
@@ -204,11 +197,11 @@ def _features(X: Any) -> FloatArray:
 
 @dataclass(frozen=True)
 class Staged:
-    """Work on a partition that takes all threads or a GPU, and leaves to others what takes one thread."""
+    """Work on a partition in steps: the middle one takes all threads or a GPU, the others take one thread."""
 
     ahead: Callable[..., Any]  # of a partition, reads the rows; it may run while other rows are worked on
-    work: Callable[..., Any]  # of what ``ahead`` returns
-    after: Callable[..., Any] | None = None  # of what ``work`` returns, makes the result; it too may run meanwhile
+    work: Callable[..., Any]  # of the result of ``ahead``
+    after: Callable[..., Any] | None = None  # of the result of ``work``; it may run while other rows are worked on
 
     def __call__(self, part: Partition, *shared: Any) -> Any:
         """One step after the other, for an engine that works on other partitions meanwhile."""
@@ -216,36 +209,20 @@ class Staged:
         return done if self.after is None else self.after(done, *shared)
 
 
-class Engine(Protocol):
-    """Runs work on all partitions."""
-
-    @property
-    def header(self) -> Any:
-        """A frame or array without rows that has the columns of the features."""
-
-    @property
-    def n_threads(self) -> int:
-        """Threads that the work on one partition may use."""
-
-    def share(self, value: T) -> T:
-        """Make a value ready to be given to `reduce` more than once; the result stands for the value."""
-        ...
-
-    def reduce(self, work: Callable[..., T], merge: Callable[[T, T], T], *shared: Any) -> T:
-        """``work(part, *shared)`` for every partition, merged in a tree, in the order of the partitions."""
-        ...
-
-    def scratch(self) -> AbstractContextManager[Callable[[], Path]]:
-        """Yield a function that returns a folder for work to keep files in; it is removed at the end."""
-        ...
-
-
 @dataclass(frozen=True)
-class LocalEngine:
-    """All in this process: a partition for each thread, or, where work takes all threads, one after the other.
+class Engine:
+    """Runs work on all partitions in this process: one per thread or, where work takes all threads, one by one.
 
-    Then two more are read ahead, and one is finished. With one thread nothing runs beside anything else, and memory is
-    that of one partition.
+    In the latter case two more are read ahead, and one is finished. With one thread nothing runs in parallel, and
+    memory is that of one partition.
+
+    Parameters
+    ----------
+    parts : sequence of Partition
+    header : frame or array without rows
+        Has the columns of the features.
+    n_threads : int
+        Threads that the work on one partition may use.
     """
 
     parts: Sequence[Partition]
@@ -253,11 +230,11 @@ class LocalEngine:
     n_threads: int = 1
 
     def share(self, value: T) -> T:
-        """Nothing to do: everything is in this process."""
+        """Make a value ready to be given to `reduce` more than once; the result stands for the value."""
         return value
 
     def reduce(self, work: Callable[..., T], merge: Callable[[T, T], T], *shared: Any) -> T:
-        """See `Engine`."""
+        """``work(part, *shared)`` for every partition, merged in a tree, in the order of the partitions."""
         n, few = self.n_threads, min(self.n_threads, AHEAD)
         if not isinstance(work, Staged):
             with one_blas_thread(), closing(in_order(work, self.parts, n, 2 * n, shared)) as results:
@@ -271,6 +248,6 @@ class LocalEngine:
 
     @contextmanager
     def scratch(self) -> Iterator[Callable[[], Path]]:
-        """See `Engine`."""
+        """Yield a function that returns a folder for work to keep files in; it is removed at the end."""
         with tempfile.TemporaryDirectory(prefix="evenout-", ignore_cleanup_errors=True) as folder:
             yield partial(Path, folder)

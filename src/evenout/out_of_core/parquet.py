@@ -1,31 +1,32 @@
 """Folders of Parquet files: columns, rows, partitions.
 
-Footers are compared here, not by `pyarrow.dataset`. It fills a column that a file lacks with gaps, reads text as
-numbers and skips names that begin with an underscore, all without a word.
+Footers are compared here, not by `pyarrow.dataset`, which silently fills a column that a file lacks with gaps, reads
+text as numbers and skips names that begin with an underscore.
 """
 
 import glob
 import operator
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 from uuid import uuid4
 
 import numpy as np
+import pandas as pd
+import pyarrow as pa
 
 from evenout.core.types import BoolArray, FloatArray, IntArray
 from evenout.exceptions import InputError
 from evenout.groups.read import GroupProbabilities
 from evenout.out_of_core.dask_engine import DaskEngine, dask_client
-from evenout.out_of_core.engines import Engine, LocalEngine, Partition
+from evenout.out_of_core.engines import Engine, Partition
 from evenout.tables.columns import ColumnFindings
 from evenout.tables.encoder import TableEncoder
-
-SomeEngine = TypeVar("SomeEngine", bound=Engine)
 
 
 def learn_table(engine: Engine, keep: Collection[str] = ()) -> TableEncoder:
@@ -37,26 +38,25 @@ def learn_table(engine: Engine, keep: Collection[str] = ()) -> TableEncoder:
 
     def look(part: Partition) -> dict[str, ColumnFindings]:
         frame, *_ = part.load()
-        with _located(part, len(frame)):
+        with part.located(len(frame), counted_from=1):
             return {str(name): ColumnFindings.of(frame[name]) for name in frame.columns}
 
     columns = engine.reduce(look, lambda one, two: {name: one[name] + two[name] for name in one})
     return TableEncoder(keep).learn(columns)
 
 
-def encoded(engine: SomeEngine, table: TableEncoder) -> SomeEngine:
+def encoded(engine: Engine, table: TableEncoder) -> Engine:
     """The engine over encoded rows: numbers without gaps, under the names of their columns."""
-    given: Any = engine
-    nothing = table.named(np.empty((0, len(table.get_feature_names_out()))))
-    parts = [replace(part, load=partial(_encode, part, table, nothing)) for part in given.parts]
-    return replace(given, parts=parts, header=nothing)
+    empty = table.named(np.empty((0, len(table.get_feature_names_out()))))
+    parts = [replace(part, load=partial(_encode, part, table, empty)) for part in engine.parts]
+    return replace(engine, parts=parts, header=empty)
 
 
-def _encode(part: Partition, table: TableEncoder, nothing: Any) -> tuple[Any, ...]:
+def _encode(part: Partition, table: TableEncoder, empty: Any) -> tuple[Any, ...]:
     frame, *chunk = part.load()
     if not len(frame):
-        return nothing, *chunk
-    with _located(part, len(frame)):
+        return empty, *chunk
+    with part.located(len(frame), counted_from=1):
         return table.named(table.encode(frame), frame.index), *chunk
 
 
@@ -70,15 +70,6 @@ def count_unknown(engine: Engine, table: TableEncoder) -> dict[str, int]:
         return Counter({name: sum(counts.values()) for name, counts in table.unknown_values(frame).items()})
 
     return dict(engine.reduce(count, operator.add, table))
-
-
-@contextmanager
-def _located(part: Partition, n_rows: int) -> Iterator[None]:
-    """Complaints about values begin with where the rows come from."""
-    try:
-        yield
-    except ValueError as error:
-        raise InputError("{where}: {error}", where=part.describe(n_rows, counted_from=1), error=error) from None
 
 
 ROWS = 262_144  # row groups are read together up to so many rows
@@ -129,20 +120,18 @@ def parquet_parts(
     ValueError
         That names the file which is no Parquet file, lacks a column, or has other columns than the first one.
     """
-    import pandas as pd
-
-    files = _files(where)
-    footers = {path: _open(path).metadata for path in files}
+    footers = {path: _open(path).metadata for path in _files(where)}
     schemas = {path: footer.schema.to_arrow_schema() for path, footer in footers.items()}
     labels = [] if label is None else [label]
-    names = _features(files[0], schemas[files[0]], sensitive, features, [*exclude, *labels], given)
-    columns = _columns(schemas, list(dict.fromkeys([*names, *sensitive, *given, *labels])))
+    names = _features(*next(iter(schemas.items())), sensitive, features, [*exclude, *labels], given)
+    roles = names, list(sensitive), list(given), labels
+    columns = _columns(schemas, list(dict.fromkeys(chain(*roles))))
     texts = _text_columns(columns, names, allowed=text)
     parts: list[Partition] = []
     for path, footer in footers.items():
         start = 0
         for groups, n_rows in _runs(footer):
-            load = partial(_read, path, groups, names, list(sensitive), list(given), labels, probable=probable)
+            load = partial(_read, path, groups, *roles, probable=probable)
             parts.append(Partition(len(parts), str(path), load, start))
             start += n_rows
     return parts, pd.DataFrame({name: pd.Series(dtype=object if name in texts else float) for name in names})
@@ -151,7 +140,6 @@ def parquet_parts(
 @contextmanager
 def scores_file(folder: Path, part: Partition, labels: tuple[str, ...]) -> Iterator[Callable[..., None]]:
     """Yield a function that appends rows to a Parquet file of scores of one partition; the file appears whole."""
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
     path, schema = folder / f"scores-{part.index:06d}.parquet", pa.schema(_SCORES.items())
@@ -162,7 +150,7 @@ def scores_file(folder: Path, part: Partition, labels: tuple[str, ...]) -> Itera
         columns = [[part.source] * len(codes), np.arange(row, row + len(codes)), names[codes], base, fair, flagged]
         file.write_table(pa.table(columns, schema=schema))
 
-    # A name of its own: where a partition is worked on twice at a time, neither writes into the other's file.
+    # A unique name: where a partition is worked on twice at a time, neither writes into the other's file.
     unfinished = path.with_suffix(f".{uuid4().hex}")
     try:
         with pq.ParquetWriter(unfinished, schema) as file:
@@ -187,7 +175,6 @@ def _files(where: str | Path | Iterable[str | Path]) -> list[Path]:
 
 
 def _open(path: Path) -> Any:
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
@@ -223,8 +210,6 @@ def _features(
 
 def _columns(schemas: dict[Path, Any], names: list[str]) -> dict[str, tuple[Path, Any]]:
     """The type of each column, and the first file that shows it; a column of gaps alone goes with any type."""
-    import pyarrow as pa
-
     columns: dict[str, tuple[Path, Any]] = {}
     for path, schema in schemas.items():
         for name in names:
@@ -246,8 +231,6 @@ def _columns(schemas: dict[Path, Any], names: list[str]) -> dict[str, tuple[Path
 
 def _text_columns(columns: dict[str, tuple[Path, Any]], features: list[str], *, allowed: bool) -> list[str]:
     """Those that hold text or dates; columns that hold neither numbers nor what is allowed are refused."""
-    import pyarrow as pa
-
     numbers = pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_null
     others = [name for name in features if not any(holds(columns[name][1]) for holds in numbers)]
     for name in others:
@@ -263,8 +246,6 @@ def _text_columns(columns: dict[str, tuple[Path, Any]], features: list[str], *, 
 
 def _kind(kind: Any) -> str:
     """The name of a type; the ways to store text are one."""
-    import pyarrow as pa
-
     stored = kind.value_type if pa.types.is_dictionary(kind) else kind
     return "text" if "string" in str(stored) else str(stored)
 
@@ -281,32 +262,19 @@ def _runs(metadata: Any) -> list[tuple[list[int], int]]:
     return runs
 
 
-def _read(
-    path: Path,
-    groups: list[int],
-    features: list[str],
-    sensitive: list[str],
-    given: list[str],
-    label: list[str],
-    *,
-    probable: bool,
-) -> tuple[Any, ...]:
-    """Features, protected columns, columns that may justify a difference, and labels of some row groups."""
-    import pyarrow as pa
-
-    file, used = _open(path), list(dict.fromkeys([*features, *sensitive, *given, *label]))
+def _read(path: Path, groups: list[int], features: list[str], *others: list[str], probable: bool) -> tuple[Any, ...]:
+    """Features of some row groups; then protected columns, columns that may justify a difference, and labels."""
+    file, used = _open(path), list(dict.fromkeys(chain(features, *others)))
     try:
         table = file.read_row_groups(groups, columns=used, use_threads=False)
     except (pa.ArrowException, OSError):
         raise ValueError(f"{path} is a damaged Parquet file") from None
-    table = table.replace_schema_metadata()  # notes of pandas, who would make an index of some columns
-    X = table.select(features).to_pandas()
+    table = table.replace_schema_metadata()  # drops the notes of pandas, which make an index of some columns
     # Whole numbers stay whole beside missing values: group 1 must not become group 1.0 in some files.
-    frames = [table.select(names).to_pandas(integer_object_nulls=True) for names in (sensitive, given, label)]
-    protected, strata, labels = (frame if len(frame.columns) else None for frame in frames)
-    if probable:
-        protected = GroupProbabilities.unchecked(protected)
-    return X, protected, strata, None if labels is None else labels.iloc[:, 0]
+    frames = [table.select(names).to_pandas(integer_object_nulls=True) if names else None for names in others]
+    protected, strata, labels = frames
+    protected = GroupProbabilities.unchecked(protected) if probable else protected
+    return table.select(features).to_pandas(), protected, strata, None if labels is None else labels.iloc[:, 0]
 
 
 ENGINES = ("local", "dask")
@@ -314,12 +282,7 @@ ENGINES = ("local", "dask")
 
 @contextmanager
 def open_folder(
-    where: str | Path,
-    *,
-    engine: str = "local",
-    scheduler: str | None = None,
-    n_threads: int = 1,
-    **columns: Any,
+    where: str | Path, *, engine: str = "local", scheduler: str | None = None, n_threads: int = 1, **columns: Any
 ) -> Iterator[Engine]:
     """Yield the engine over a folder, glob or file of Parquet, for `fit_partitions` and `score_partitions`.
 
@@ -337,8 +300,5 @@ def open_folder(
     if scheduler is not None and engine != "dask":
         raise InputError("{scheduler=} needs {engine='dask'}", scheduler=scheduler)
     parts, header = parquet_parts(where, **columns)
-    if engine == "local":
-        yield LocalEngine(parts, header, n_threads)
-        return
-    with dask_client(scheduler):
-        yield DaskEngine(parts, header)
+    with nullcontext() if engine == "local" else dask_client(scheduler):
+        yield Engine(parts, header, n_threads) if engine == "local" else DaskEngine(parts, header)

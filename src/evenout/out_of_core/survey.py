@@ -1,16 +1,16 @@
 """One pass over all partitions, and the reference rows drawn from them.
 
-`survey_rows` looks at the columns. Where groups are no plain values, or features are measured in units, rows can be
-told apart only by what was learnt of all of them: they are counted once more then (`count_again`).
+`survey_rows` tallies the columns. Where groups are not plain values, or features are measured in units, groups and
+equal rows are known only once all rows have been read: a second survey counts them then.
 
-Whether a row is drawn is decided by its own content, in units where there are some, and the seed, so the reference
-depends neither on how the rows are cut into partitions nor on their order. Every group keeps a share of its own, so
+Whether a row is drawn depends on its content, in units where there are some, and on the seed alone, so the reference
+depends neither on how the rows are cut into partitions nor on their order. Every group has a share of the reference, so
 that small groups are present.
 """
 
 import zlib
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
@@ -21,14 +21,12 @@ from evenout.core.content import row_numbers
 from evenout.core.sketch import CAPACITY, FrequentValues
 from evenout.core.types import BoolArray, FloatArray, IntArray
 from evenout.detectors.units import Measures, Outline, Ranges, Units
-from evenout.exceptions import InputError
-from evenout.groups.model import Coder, ColumnTally, Tally, count_rows
-from evenout.groups.read import GroupProbabilities, protected_columns, settle, warn_left_out
+from evenout.groups.model import Coder, Columns, Tally, count_rows, tally_columns
+from evenout.groups.read import GroupProbabilities, KeptGroups, protected_columns, refuse_unknown, settle, warn_left_out
 from evenout.groups.rules import Groups
 from evenout.out_of_core.engines import Engine, Partition, PartitionRows, read_rows
 
 Numbers: TypeAlias = npt.NDArray[np.uint64]
-Columns: TypeAlias = tuple[tuple[str, ColumnTally], ...]
 
 
 @dataclass(frozen=True)
@@ -38,10 +36,10 @@ class Survey:
     tally: Counter[str]  # rows of each group, by name
     unknown: int  # rows of unknown group
     frequent: FrequentValues  # row numbers that may occur often
-    sensitive: "Columns" = ()  # the findings about each column
-    given: "Columns" = ()
+    sensitive: Columns = ()
+    given: Columns = ()
     known: int | None = None  # rows with a label; None where there is no column of labels
-    # Rows of each combination of values, stratum and label, where a `Coder` tells them apart.
+    # Rows of each combination of values, stratum and label, by a `Coder`.
     combined: Tally = field(default_factory=Counter)
     ranges: Ranges | None = None  # of the features, where they are to be measured in units
     probable: tuple[str, ...] = ()  # names of groups that are known by their probabilities
@@ -72,35 +70,23 @@ def survey_rows(
     reference_size: int,
     seed: int,
     measure: bool = False,
+    coder: Coder | None = None,
+    units: Units | None = None,
 ) -> Survey:
-    """Check all rows, count the groups, and look at the columns, so that a `Coder` can be learnt.
+    """Check all rows, count the groups, and find rows that occur often enough to be drawn more than once.
 
-    Rows that occur often enough to be drawn more than once are found, or else, to ``measure`` features, their ranges:
-    rows are then told apart once there are units (`count_again`).
+    A first survey tallies the columns, from which a `Coder` is learnt. To ``measure`` features it gathers their ranges
+    instead of frequent rows. Where it has led to a ``coder`` or to ``units``, rows are surveyed again by these.
     """
-    shared = rules, None if measure else reference_size, seed, None, None, True
-    return engine.reduce(_survey_part, Survey.__add__, *shared)
-
-
-def count_again(
-    engine: Engine,
-    *,
-    rules: Groups,
-    reference_size: int,
-    seed: int,
-    coder: Coder | None,
-    units: Units | None,
-) -> Survey:
-    """Count the groups, and find rows that occur often, by what a first survey has told of columns and features."""
-    shared = rules, reference_size, seed, coder, engine.share(units), False
+    shared = rules, None if measure else reference_size, seed, coder, engine.share(units)
     return engine.reduce(_survey_part, Survey.__add__, *shared)
 
 
 def learn_units(engine: Engine, ranges: Ranges, *, exact: bool) -> Units:
     """Units of all rows, in one pass; if ``exact``, those of rows in memory, bit for bit.
 
-    Else their quartiles may be off in rank by less than 1e-5 of the rows: a first look has found bounds that leave
-    at most some 1e-3 of them open, and these are sketched with a like error.
+    Otherwise quartiles may be off in rank by less than 1e-5 of the rows: ``ranges`` leave at most some 1e-3 of the
+    values open, and these are sketched with a similar relative error.
     """
 
     def measure(part: Partition, outline: Outline, capacity: int | None) -> Measures:
@@ -119,55 +105,39 @@ def content_numbers(rows: PartitionRows, seed: int, units: Units | None) -> Numb
 
 
 def _joined(one: Columns, two: Columns) -> Columns:
-    """Add up the findings of two chunks of rows about the same columns; a chunk without rows has none."""
+    """Add the tallies of two chunks of rows, column by column; a chunk without rows has none."""
     if not one or not two:
         return one or two
-    return tuple((name, seen + other) for (name, seen), (_, other) in zip(one, two, strict=True))
-
-
-def _seen(columns: Any, n_rows: int, continuous: Collection[str], name: str) -> Columns:
-    if columns is None or not n_rows:
-        return ()
-    own = [(str(column.name), column) for column in protected_columns(columns, n_rows, None, name=name)]
-    return tuple((column, ColumnTally.of(values, number=column in continuous)) for column, values in own)
+    return tuple((name, tally + other) for (name, tally), (_, other) in zip(one, two, strict=True))
 
 
 def _survey_part(
-    part: Partition,
-    rules: Groups,
-    reference_size: int | None,
-    seed: int,
-    coder: Coder | None,
-    units: Units | None,
-    first: bool,
+    part: Partition, rules: Groups, reference_size: int | None, seed: int, coder: Coder | None, units: Units | None
 ) -> Survey:
-    """Count the groups, or refuse rows without one; columns are looked at the ``first`` time alone."""
+    """Count the groups of a partition, or refuse rows without one; the first survey tallies its columns as well."""
     rows = read_rows(part, coder)
-    n, unknown, labels = len(rows.X), rows.index < 0, rows.chunk.labels
-    if unknown.any() and rules.unknown == "error":
-        raise InputError(
-            "{where}: {@sensitive_features} has missing values in {unknown} of {n_rows} rows (first: {#row}); "
-            "fill them in, or set {unknown='ignore'} to use these rows without a group",
-            where=part.describe(n), unknown=unknown.sum(), n_rows=n, row=unknown.argmax(),
-        )  # fmt: skip
-    counts = np.bincount(rows.index[~unknown], minlength=len(rows.names))
+    n, chunk = len(rows.X), rows.chunk
+    with part.located(n):
+        refuse_unknown(rows.index, rules)
+    counts = np.bincount(rows.index[rows.index >= 0], minlength=len(rows.names))
     numbers = np.empty(0, dtype=np.uint64) if reference_size is None else content_numbers(rows, seed, units)
     survey = Survey(
         tally=Counter(dict(zip(rows.names, counts.tolist(), strict=True))),
-        unknown=int(unknown.sum()),
+        unknown=n - int(counts.sum()),
         frequent=FrequentValues.of(numbers, reference_size or 0),
-        known=None if labels is None else int((labels >= 0).sum()),
+        known=None if chunk.labels is None else int((chunk.labels >= 0).sum()),
         combined=Counter() if coder is None else count_rows(coder, rows.numbers),
         ranges=Ranges.of(rows.X, CAPACITY) if reference_size is None else None,
     )
-    if not first:
+    if coder is not None or units is not None or chunk.sensitive is None or not n:
         return survey
-    survey = replace(survey, given=_seen(rows.chunk.given, n, (), "given"))
-    if isinstance(rows.chunk.sensitive, GroupProbabilities):
-        return replace(survey, probable=rows.chunk.sensitive.names)
-    sensitive = _seen(rows.chunk.sensitive, n, rules.continuous, "sensitive_features")
-    if any(seen.continuous or name in rules.continuous for name, seen in sensitive):
-        survey = replace(survey, tally=Counter({"": survey.tally.total()}))  # bands are counted, once they are known
+    if chunk.given is not None:
+        survey = replace(survey, given=tally_columns(protected_columns(chunk.given, n, None, name="given")))
+    if isinstance(chunk.sensitive, GroupProbabilities):
+        return replace(survey, probable=chunk.sensitive.names)
+    sensitive = tally_columns(protected_columns(chunk.sensitive, n, None), rules.continuous)
+    if any(tally.continuous or name in rules.continuous for name, tally in sensitive):
+        survey = replace(survey, tally=Counter({"": survey.tally.total()}))  # bands are counted once they are known
     return replace(survey, sensitive=sensitive)
 
 
@@ -176,73 +146,79 @@ _UNIT = 2.0**64  # row numbers lie below this
 
 
 @dataclass(frozen=True)
-class SettledGroups:
-    """The groups of all rows."""
-
-    labels: tuple[str, ...]
-    # From each name that occurs to the index of its group; small groups may share one. -1 for a group that is left out.
-    codes: Mapping[str, int]
-    # (G + 1,): rows of each group; the last entry counts those of unknown group, or of one that is left out
-    counts: IntArray
-    left_out: dict[str, int]  # groups that are too small to be measured, and their rows
-
-
-@dataclass(frozen=True)
 class DrawnRows:
-    """Features (m, d), group codes and names (m,), columns as numbers (m, c) and `PartitionRows.known` (m, 2).
+    """Rows of the reference, or candidates for it; candidates that occur often are there once, with their counts."""
 
-    If ``complete``, these are all rows in their order.
+    X: FloatArray  # (m, d)
+    codes: IntArray  # (m,): groups
+    labels: npt.NDArray[np.object_]  # (m,): names of the groups
+    columns: FloatArray  # (m, c): `PartitionRows.numbers`
+    known: FloatArray  # (m, 2): `PartitionRows.known`
+    numbers: Numbers
+    counts: IntArray
+    often: BoolArray
+
+    def at(self, rows: Any) -> "DrawnRows":
+        """Some of the rows, by index or mask."""
+        return DrawnRows(*(values[rows] for values in vars(self).values()))
+
+    def __add__(self, other: "DrawnRows") -> "DrawnRows":
+        pairs = zip(vars(self).values(), vars(other).values(), strict=True)
+        return DrawnRows(*(np.concatenate(pair) for pair in pairs)).joined()
+
+    def joined(self) -> "DrawnRows":
+        """Join equal rows that occur often into one row, and add their counts."""
+        often = np.flatnonzero(self.often)
+        _, first, copy_of = np.unique(self.numbers[often], return_index=True, return_inverse=True)
+        counts = self.counts.copy()
+        counts[often[first]] = np.bincount(copy_of, self.counts[often], minlength=len(first)).astype(np.intp)
+        return replace(self, counts=counts).at(np.sort(np.r_[np.flatnonzero(~self.often), often[first]]))
+
+
+def settle_groups(survey: Survey, rules: Groups, *, quiet: bool = False) -> tuple[KeptGroups, IntArray]:
+    """Settle small groups by the rules for rows in memory, or take probable groups as they are.
+
+    Returns the groups and the rows of each, shape (G + 1,); the last entry counts rows of no group that is compared.
     """
-
-    X: FloatArray
-    codes: IntArray
-    labels: npt.NDArray[np.object_]
-    columns: FloatArray
-    known: FloatArray
-    complete: bool
-
-
-def settle_groups(survey: Survey, rules: Groups, *, quiet: bool = False) -> SettledGroups:
-    """Refuse or merge small groups by the rules for rows in memory; probable groups are settled elsewhere."""
-    if survey.probable:
-        total = np.array([*(survey.tally[name] for name in survey.probable), survey.unknown], dtype=np.intp)
-        return SettledGroups(survey.probable, {name: code for code, name in enumerate(survey.probable)}, total, {})
-    labels, codes, left_out = settle(survey.tally, rules)
-    names = sorted(survey.tally)
-    counts = np.array([survey.tally[name] for name in names], dtype=np.intp)
-    total = np.zeros(len(labels) + 1, dtype=np.intp)
-    np.add.at(total, [codes[name] for name in names], counts)
-    total[-1] += survey.unknown
+    groups = KeptGroups(survey.probable, {name: code for code, name in enumerate(survey.probable)}, {})
+    groups = groups if survey.probable else settle(survey.tally, rules)
+    counts = np.zeros(len(groups.labels) + 1, dtype=np.intp)
+    np.add.at(counts, [groups.code_of[name] for name in survey.tally], [*survey.tally.values()])
+    counts[-1] += survey.unknown
     if not quiet:
-        warn_left_out(left_out, len(labels), rules.min_size)
-    return SettledGroups(labels, codes, total, left_out)
+        warn_left_out(groups.left_out, len(groups.labels), rules.min_size)
+    return groups, counts
 
 
 def draw_reference(
     engine: Engine,
     survey: Survey,
-    groups: SettledGroups,
+    code_of: Mapping[str, int],
+    counts: IntArray,
     *,
     reference_size: int,
     seed: int,
     coder: Coder | None = None,
     units: Units | None = None,
-) -> DrawnRows:
-    """Draw about ``reference_size`` rows, or take all if there are no more.
+) -> tuple[DrawnRows, bool]:
+    """Draw about ``reference_size`` rows; or take all, in their order, if there are no more. The flag says which.
 
-    Rows that occur more than ``n / reference_size`` times are drawn in proportion; of others all copies come or none.
+    ``code_of`` has the code of each group by name, ``counts`` are those of `settle_groups`. Rows that occur more than
+    ``n / reference_size`` times are drawn in proportion; of others all copies come or none.
     """
-    rates = sampling_rates(groups.counts, reference_size)
+    rates = sampling_rates(counts, reference_size)
     often = survey.frequent.at_least(1.0 / rates.min()) if rates.min() < 1 else np.empty(0, dtype=np.uint64)
-    shared = groups.codes, rates, often, seed, coder, engine.share(units)
-    drawn = engine.reduce(_draw_part, _Drawn.__add__, *shared)
-    complete = bool((rates == 1).all())
-    copies = drawn.copies(rates)
+    shared = code_of, rates, often, seed, coder, engine.share(units)
+    drawn = engine.reduce(_draw_part, DrawnRows.__add__, *shared)
+    rate, chance = rates[drawn.codes], drawn.numbers / _UNIT
+    expected = drawn.counts * rate
+    thinned = np.where(expected >= 1, np.floor(expected + chance), drawn.counts * (chance < rate))
+    copies = np.where(drawn.often, thinned, 1).astype(np.intp)
     rows = np.repeat(np.arange(len(copies)), copies)
+    complete = bool((rates == 1).all())
     if not complete:  # by content, as forests depend on the order
         rows = rows[np.argsort(drawn.numbers[rows], kind="stable")]
-    X, codes, labels = drawn.X[rows], drawn.codes[rows], drawn.labels[rows]
-    return DrawnRows(X, codes, labels, drawn.columns[rows], drawn.known[rows], complete)
+    return drawn.at(rows), complete
 
 
 def sampling_rates(counts: IntArray, reference_size: int) -> FloatArray:
@@ -263,41 +239,6 @@ def sampling_rates(counts: IntArray, reference_size: int) -> FloatArray:
     return np.where(counts > 0, wanted / np.maximum(counts, 1), 1.0)
 
 
-@dataclass(frozen=True)
-class _Drawn:
-    """Candidates: rows that count once, and rows that occur often, with how often they were seen."""
-
-    X: FloatArray
-    codes: IntArray
-    labels: npt.NDArray[np.object_]
-    columns: FloatArray
-    known: FloatArray
-    numbers: Numbers
-    counts: IntArray
-    often: BoolArray
-
-    def __add__(self, other: "_Drawn") -> "_Drawn":
-        pairs = zip(vars(self).values(), vars(other).values(), strict=True)
-        return _Drawn(*(np.concatenate(pair) for pair in pairs))._joined()
-
-    def _joined(self) -> "_Drawn":
-        """Equal rows that occur often become one row with their counts added."""
-        often = np.flatnonzero(self.often)
-        _, first, copy_of = np.unique(self.numbers[often], return_index=True, return_inverse=True)
-        kept = np.sort(np.r_[np.flatnonzero(~self.often), often[first]])
-        counts = self.counts.copy()
-        counts[often[first]] = np.bincount(copy_of, self.counts[often], minlength=len(first)).astype(np.intp)
-        parts = {**vars(self), "counts": counts}
-        return _Drawn(**{name: values[kept] for name, values in parts.items()})
-
-    def copies(self, rates: FloatArray) -> IntArray:
-        """How often each candidate enters the reference, shape (m,)."""
-        rate, chance = rates[self.codes], self.numbers / _UNIT
-        expected = self.counts * rate
-        thinned = np.where(expected >= 1, np.floor(expected + chance), self.counts * (chance < rate))
-        return np.where(self.often, thinned, 1).astype(np.intp)
-
-
 def _draw_part(
     part: Partition,
     known: Mapping[str, int],
@@ -306,11 +247,11 @@ def _draw_part(
     seed: int,
     coder: Coder | None,
     units: Units | None,
-) -> _Drawn:
+) -> DrawnRows:
     rows = read_rows(part, coder)
     codes, numbers = rows.codes(known), content_numbers(rows, seed, units)
     repeated = np.isin(numbers, often) & (rates[codes] < 1)
     chosen = repeated | (numbers / _UNIT < rates[codes]) | (rates[codes] >= 1)
     counts = np.ones(len(codes), dtype=np.intp)
-    candidates = _Drawn(rows.X, codes, rows.labels(), rows.numbers, rows.known(), numbers, counts, repeated)
-    return _Drawn(*(values[chosen] for values in vars(candidates).values()))._joined()
+    candidates = DrawnRows(rows.X, codes, rows.labels(), rows.numbers, rows.known(), numbers, counts, repeated)
+    return candidates.at(chosen).joined()

@@ -1,30 +1,27 @@
 """Decide what each column of a table is, and turn it into numbers.
 
-A *way* is a short text that a model can keep: ``number``, ``number with comma``, ``truth``, ``time``, or ``date`` and a
-format. A column is read in a way only if that way reads every value of it.
+A *way* to read a column is a short text that a model can keep: ``number``, ``number with comma``, ``truth``, ``time``,
+or ``date`` and a format. A column is read in a way only if that way reads every value of it.
 
-One part or many, the rules are the same. Up to 4,096 different values are counted exactly, more within 5 %; a median
-comes from a sketch that the caller may make exact.
+The rules are the same for one part and for many. Up to 4,096 distinct values are counted exactly, more within 5 %; a
+median comes from a sketch that the caller may make exact.
 """
 
 import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 from evenout.core.sketch import CAPACITY, QuantileSketch
-from evenout.core.types import FINITE, AnyArray, FloatArray, Within, require
+from evenout.core.types import FINITE, AnyArray, FloatArray, IntArray, Within, require
 from evenout.exceptions import InputError
 from evenout.tables.files import MISSING
-from evenout.tables.rows import LARGEST
-
-if TYPE_CHECKING:
-    import pandas as pd
-
+from evenout.tables.rows import LARGEST, numbers_or_gaps
 
 NUMBER, COMMA, TRUTH, TIME, DATE = "number", "number with comma", "truth", "time", "date "
 NUMBERS = (NUMBER, COMMA, TRUTH, TIME)  # ways that end in one number
@@ -41,7 +38,7 @@ _SHAPES = {
     for way, digits in ((NUMBER, _POINT), (COMMA, _WITH_COMMA))
 }
 _NO_VALUE = frozenset(MISSING)
-_TRUE, _FALSE = ("yes", "y", "true", "t", "on"), ("no", "n", "false", "f", "off")
+_TRUTHS = dict.fromkeys(("yes", "y", "true", "t", "on"), 1.0) | dict.fromkeys(("no", "n", "false", "f", "off"), 0.0)
 
 _ISO = re.compile(r"\d{4}-\d{1,2}-\d{1,2}(?:[T ].+)?")
 _DAYS = (
@@ -53,11 +50,11 @@ _LETTERS = {
 }  # fmt: skip
 _CLOCKS = ("%H:%M:%S", "%H:%M")
 _FORMATS = ("ISO8601", *(day + clock for day in _DAYS for clock in ("", *(f" {clock}" for clock in _CLOCKS))))
-_SAMPLE = 20  # texts by which ways are told apart before all texts are read
+_SAMPLE = 20  # texts that rule ways out before all texts are read
 _DAY = np.timedelta64(1, "D")
 
 
-def column_texts(column: "pd.Series") -> AnyArray:
+def column_texts(column: pd.Series) -> AnyArray:
     """The column as an object array of text without spaces around it, None where a value is missing.
 
     Text that stands for no value, such as ``?``, counts as missing; see `evenout.tables.files.MISSING`.
@@ -68,7 +65,7 @@ def column_texts(column: "pd.Series") -> AnyArray:
 
 
 def ways_to_read(texts: AnyArray) -> dict[str, FloatArray]:
-    """Every way that reads all of the texts (m,), and what it makes of them (m,)."""
+    """Every way that reads all of the texts (m,), and the values that it reads (m,)."""
     few = texts[:: max(1, len(texts) // _SAMPLE)]
     ways = [NUMBER, COMMA, TRUTH, TIME, *(DATE + form for form in _FORMATS)]
     likely = [way for way in ways if not np.isnan(read_as(way, few)).any()]
@@ -77,7 +74,7 @@ def ways_to_read(texts: AnyArray) -> dict[str, FloatArray]:
 
 
 def read_as(way: str, texts: AnyArray) -> FloatArray:
-    """Numbers, 1 and 0 for truth values, hours of a time, days since 1970 of a date; NaN for all that is none.
+    """Numbers, 1 and 0 for truth values, hours of a time, days since 1970 of a date; NaN for other texts.
 
     >>> read_as("number", np.array(["$1,234.5", "12 %", "x"], dtype=object)).tolist()
     [1234.5, 12.0, nan]
@@ -85,18 +82,15 @@ def read_as(way: str, texts: AnyArray) -> FloatArray:
     if way in _SHAPES:
         return np.array([_number(way, text) for text in texts], dtype=np.float64)
     if way == TRUTH:
-        known = dict.fromkeys(_TRUE, 1.0) | dict.fromkeys(_FALSE, 0.0)
-        return np.array([known.get(text.lower(), np.nan) for text in texts], dtype=np.float64)
+        return np.array([_TRUTHS.get(text.lower(), np.nan) for text in texts], dtype=np.float64)
     if way == TIME:
-        read = np.full(len(texts), np.nan)
-        for clock in _CLOCKS:
-            read = np.where(np.isnan(read), _dates(texts, clock) % 1.0 * 24.0, read)
-        return read
+        with_seconds, without = (_dates(texts, clock) % 1.0 * 24.0 for clock in _CLOCKS)
+        return np.where(np.isnan(with_seconds), without, with_seconds)
     return _dates(texts, way.removeprefix(DATE))
 
 
 def unit_of(text: str) -> str:
-    """What stands before or after the digits of a number: ``$``, ``%``, ``kg``; empty where there is nothing.
+    """The unit before or after the digits of a number: ``$``, ``%``, ``kg``; empty if there is none.
 
     >>> [unit_of(text) for text in ("$5", "7kg", "1,5 kg", "3", "2 months")]
     ['$', 'kg', 'kg', '', 'month']
@@ -109,13 +103,10 @@ def unit_of(text: str) -> str:
 
 def as_days(values: Any) -> FloatArray:
     """Dates or periods of pandas as days since 1970, NaN where one is missing."""
-    import pandas as pd
-
     column = pd.Series(values)
     column = column.dt.to_timestamp() if isinstance(column.dtype, pd.PeriodDtype) else column
-    instants = pd.to_datetime(column, utc=True, errors="coerce").dt.tz_localize(None)
-    plain = instants.to_numpy(dtype="datetime64[us]")
-    return np.where(np.isnat(plain), np.nan, (plain - np.datetime64(0, "us")) / _DAY)
+    instants = pd.to_datetime(column, utc=True, errors="coerce").dt.tz_localize(None).to_numpy(dtype="datetime64[us]")
+    return np.where(np.isnat(instants), np.nan, (instants - np.datetime64(0, "us")) / _DAY)
 
 
 def date_parts(days: FloatArray) -> dict[str, FloatArray]:
@@ -125,17 +116,8 @@ def date_parts(days: FloatArray) -> dict[str, FloatArray]:
     return {part: np.asarray(each, dtype=np.float64) for part, each in zip(DATE_PARTS, values, strict=True)}
 
 
-def shown_date(days: float) -> str:
-    """The day in figures.
-
-    >>> shown_date(18262.75)
-    '2020-01-01'
-    """
-    return str(np.datetime64(int(np.floor(days)), "D"))
-
-
 def shown_form(way: str) -> str:
-    """How dates are written, for people.
+    """The format of dates, for people.
 
     >>> shown_form("date %d.%m.%Y %H:%M"), shown_form("date ISO8601")
     ('DD.MM.YYYY hh:mm', 'YYYY-MM-DD')
@@ -155,8 +137,6 @@ def _number(way: str, text: str) -> float:
 
 
 def _dates(texts: AnyArray, form: str) -> FloatArray:
-    import pandas as pd
-
     if form == "ISO8601" and not all(_ISO.fullmatch(text) for text in texts):
         return np.full(len(texts), np.nan)
     return as_days(pd.to_datetime(pd.Series(texts, dtype=object), format=form, utc=True, errors="coerce"))
@@ -165,7 +145,7 @@ def _dates(texts: AnyArray, form: str) -> FloatArray:
 _LATEST = 1e7  # days since 1970: the year 29349
 OTHER = "other"
 GAP = "missing"
-PLAIN = ("boolean", "integer", "floating", "mixed-integer-float", "decimal")  # kinds of values that are numbers
+_PLAIN = ("boolean", "integer", "floating", "mixed-integer-float", "decimal")  # kinds of values that are numbers
 _WRITTEN = {TRUTH: "yes and no, as 1 and 0", TIME: "times of day, as hours"}
 _MEANT = {NUMBER: "numbers", COMMA: "numbers", TRUTH: "yes or no", TIME: "times such as 14:30"}
 
@@ -178,7 +158,7 @@ class Numbers:
     median: Annotated[float, FINITE]
     way: Annotated[str, tuple(NUMBERS)] = NUMBER
     unit: str = ""  # of numbers that are written with one
-    note: str = ""  # what was done with the column; empty if it was taken as it is
+    note: str = ""  # how the column was changed; empty if it was taken as it is
     kind: ClassVar = "numbers"
 
     @property
@@ -186,7 +166,7 @@ class Numbers:
         """The name alone."""
         return [str(self.name)]
 
-    def encode(self, column: "pd.Series") -> FloatArray:
+    def encode(self, column: pd.Series) -> FloatArray:
         """Rows of shape (m, 1)."""
         values = column_values(self.name, column, self.way, self.unit)
         return np.where(np.isnan(values), self.median, values)[:, None]
@@ -216,7 +196,7 @@ class Dates:
         """``joined (days)``, ``joined (month)``, ..."""
         return [f"{self.name} ({part})" for part in ("days", *self.parts)]
 
-    def encode(self, column: "pd.Series") -> FloatArray:
+    def encode(self, column: pd.Series) -> FloatArray:
         """Rows of shape (m, 1 + parts)."""
         values = column_values(self.name, column, self.way)
         days = np.where(np.isnan(values), self.median, values)
@@ -248,22 +228,22 @@ class Categories:
         """``home=own``, ``home=rent``, ..."""
         return [f"{self.name}={value}" for value in self.values]
 
-    def encode(self, column: "pd.Series") -> FloatArray:
+    def encode(self, column: pd.Series) -> FloatArray:
         """Rows of shape (m, values), with at most a single 1."""
-        places = self._places(column)
-        rows = np.zeros((len(places), len(self.values)))
-        known = places >= 0
-        rows[known, places[known]] = 1.0
-        return rows
+        indicators = np.eye(len(self.values) + 1, len(self.values))  # the last row is for unknown text, code -1
+        return indicators[self._coded(column)[1]]
 
-    def unknown(self, column: "pd.Series") -> dict[str, int]:
+    def unknown(self, column: pd.Series) -> dict[str, int]:
         """Text that is none of the values, and how many rows hold it."""
-        return dict(Counter(_filled(column)[self._places(column) < 0]))
+        texts, codes = self._coded(column)
+        return dict(Counter(texts[codes < 0]))
 
-    def _places(self, column: "pd.Series") -> AnyArray:
-        known = {value: place for place, value in enumerate(self.values)}
-        none = known[OTHER] if self.rest else -1
-        return np.array([known.get(text, none) for text in _filled(column)], dtype=np.intp)
+    def _coded(self, column: pd.Series) -> tuple[AnyArray, IntArray]:
+        """The texts of the rows, gaps named, and the index of each among the values; -1 for unknown text."""
+        texts, code_of = column_texts(column), {value: code for code, value in enumerate(self.values)}
+        texts[texts == None] = GAP  # noqa: E711 (each element)
+        other = code_of[OTHER] if self.rest else -1
+        return texts, np.array([code_of.get(text, other) for text in texts], dtype=np.intp)
 
 
 @dataclass(frozen=True)
@@ -279,16 +259,14 @@ class DroppedColumn:
 Column = Numbers | Dates | Categories | DroppedColumn
 
 
-def kind_of_values(column: "pd.Series") -> str:
+def kind_of_values(column: pd.Series) -> str:
     """``number``, ``date``, ``text``, ``category`` or ``empty``; values of other kinds are refused."""
-    import pandas as pd
-
     if isinstance(column.dtype, np.dtype) and column.dtype.kind in "biuf":
         return "empty" if np.isnan(column.to_numpy()).all() else "number"
     if isinstance(column.dtype, pd.CategoricalDtype):
         return "category"
     found = pd.api.types.infer_dtype(column, skipna=True)
-    if found in PLAIN or found.startswith("timedelta"):
+    if found in _PLAIN or found.startswith("timedelta"):
         return "number" if column.notna().any() else "empty"
     if found.startswith("date") or found == "period":
         return "date"
@@ -300,10 +278,8 @@ def kind_of_values(column: "pd.Series") -> str:
     )  # fmt: skip
 
 
-def column_values(name: str, column: "pd.Series", way: str, unit: str = "") -> FloatArray:
+def column_values(name: str, column: pd.Series, way: str, unit: str = "") -> FloatArray:
     """The column read in a way, NaN where a value is missing; a value that cannot be read so is an error."""
-    import pandas as pd
-
     kind = kind_of_values(column)
     if kind == "empty":
         return np.full(len(column), np.nan)
@@ -327,10 +303,8 @@ def column_values(name: str, column: "pd.Series", way: str, unit: str = "") -> F
     return _checked(name, values)
 
 
-def column_numbers(name: str, column: "pd.Series") -> FloatArray:
+def column_numbers(name: str, column: pd.Series) -> FloatArray:
     """The column as floats, NaN where a value is missing."""
-    import pandas as pd
-
     if column.dtype.kind == "m":
         column = column / pd.Timedelta(days=1)
     if column.dtype.kind == "M":  # numpy would count nanoseconds
@@ -343,17 +317,6 @@ def column_numbers(name: str, column: "pd.Series") -> FloatArray:
             f"column {name!r} must hold numbers, but has {str(column.iloc[slip])!r} in row {slip + 1}"
         ) from None
     return _checked(name, values)
-
-
-def numbers_or_gaps(column: "pd.Series") -> "pd.Series":
-    """The column as numbers, missing where a value is none."""
-    import pandas as pd
-
-    try:
-        return pd.to_numeric(column.astype(object), errors="coerce")
-    except OverflowError:  # a whole number that is too large to be a float
-        small = [np.nan if isinstance(value, int) and abs(value) > LARGEST else value for value in column]
-        return pd.to_numeric(pd.Series(small, column.index, dtype=object), errors="coerce")
 
 
 def _checked(name: str, values: FloatArray) -> FloatArray:
@@ -370,12 +333,6 @@ def _checked(name: str, values: FloatArray) -> FloatArray:
             name=name, value=values[row], row=row + 1, most=LARGEST,
         )  # fmt: skip
     return values
-
-
-def _filled(column: "pd.Series") -> AnyArray:
-    texts = column_texts(column)
-    texts[texts == None] = GAP  # noqa: E711 (each element)
-    return texts
 
 
 MAX_CATEGORIES = 50  # different texts in a column; of more, the frequent ones are kept
@@ -408,7 +365,7 @@ class SlipError(InputError):
 
 @dataclass(frozen=True)
 class ColumnFindings:
-    """What is found in some rows of a column; findings of chunks of rows add."""
+    """A summary of some rows of a column; findings of chunks of rows add."""
 
     rows: int
     known: int  # rows with a value
@@ -417,11 +374,11 @@ class ColumnFindings:
     hashes: npt.NDArray[np.uint64]  # the smallest ones of the different values, sorted
     ways: Mapping[str, QuantileSketch]  # the values, by every way that reads them all
     texts: Counter[str]
-    units: Counter[str]  # what is written beside numbers, and in how many rows
+    units: Counter[str]  # rows of each unit that is written beside numbers
 
     @classmethod
-    def of(cls, column: "pd.Series", capacity: int | None = CAPACITY) -> "ColumnFindings":
-        """Look at a column; a capacity of None makes medians exact."""
+    def of(cls, column: pd.Series, capacity: int | None = CAPACITY) -> "ColumnFindings":
+        """Summarise a column; a capacity of None makes medians exact."""
         kind = kind_of_values(column)
         if kind in ("number", "date"):
             values = column_numbers(str(column.name), column) if kind == "number" else as_days(column)
@@ -431,35 +388,32 @@ class ColumnFindings:
             return cls(len(column), len(values), kind, whole, _hashes(values), way, Counter(), Counter())
         texts = column_texts(column)
         counted = Counter(texts[texts != None])  # noqa: E711 (each element)
-        known = counted.total()
         distinct, counts = np.array([*counted], dtype=object), np.array([*counted.values()], dtype=np.int64)
-        read = ways_to_read(distinct) if kind == "text" and known else {}
+        read = ways_to_read(distinct) if kind == "text" and counted else {}
         ways = {way: QuantileSketch.of(np.repeat(values, counts), capacity) for way, values in read.items()}
-        beside: Counter[str] = Counter()
+        units: Counter[str] = Counter()
         for text, count in counted.items():
-            beside[unit_of(text)] += count
-        del beside[""]
-        kind = kind if known else "empty"
-        return cls(len(column), known, kind, False, _hashes(distinct), ways, counted, beside)
+            units[unit_of(text)] += count
+        del units[""]
+        known, kind = counted.total(), kind if counted else "empty"
+        return cls(len(column), known, kind, False, _hashes(distinct), ways, counted, units)
 
     def __add__(self, other: "ColumnFindings") -> "ColumnFindings":
-        if "empty" in (self.kind, other.kind):
-            full = other if self.kind == "empty" else self
-            ways = full.ways
-        else:
-            full = self
+        full, both = other if self.kind == "empty" else self, (self, other)
+        ways = full.ways
+        if all(each.kind != "empty" for each in both):
             ways = {way: self.ways[way] + other.ways[way] for way in self.ways.keys() & other.ways.keys()}
-        hashes = np.unique(np.concatenate([self.hashes, other.hashes]))[:_HASHES]
         texts = self.texts + other.texts
         if len(texts) > _TEXTS:
             texts = Counter(dict(by_frequency(texts)[:_TEXTS]))
-        whole = (self.whole or self.kind == "empty") and (other.whole or other.kind == "empty")
+        whole = all(each.whole or each.kind == "empty" for each in both)
+        hashes = np.unique(np.concatenate([self.hashes, other.hashes]))[:_HASHES]
         rows, known = self.rows + other.rows, self.known + other.known
         return ColumnFindings(rows, known, full.kind, whole, hashes, ways, texts, self.units + other.units)
 
     @property
     def distinct(self) -> int:
-        """How many different values there are."""
+        """The number of distinct values."""
         if len(self.hashes) < _HASHES:
             return len(self.hashes)
         return min(self.known - 1, round((_HASHES - 1) / (float(self.hashes[-1]) / 2.0**64)))
@@ -471,7 +425,7 @@ def by_frequency(texts: Counter[str]) -> list[tuple[str, int]]:
 
 
 def taken_for(name: str, found: ColumnFindings, *, keep: bool = False) -> Column:
-    """What a column is taken for; one that is to be kept is a feature, whatever it holds."""
+    """Decide what a column is; one that is to be kept is a feature, whatever it holds."""
     if not found.known:
         return DroppedColumn(name, "left out, no value in any row")
     if found.distinct == 1 and not keep and (found.kind in ("number", "date") or found.known == found.rows):
@@ -482,17 +436,23 @@ def taken_for(name: str, found: ColumnFindings, *, keep: bool = False) -> Column
         return DroppedColumn(name, f"left out, {why}")
     if way == "":
         return _categories(name, found)
-    median = found.ways[way].quantile(0.5)
-    if way.startswith(DATE):
-        return _date_column(name, found, way, median)
-    unit = min(found.units, default="") if way in (NUMBER, COMMA) and found.kind == "text" else ""
-    written = f"numbers written as text{' with decimal commas' if way == COMMA else ''}{f', in {unit}' if unit else ''}"
-    said = [_WRITTEN.get(way, written)] if found.kind == "text" else []
-    return Numbers(name, median, way, unit, "; ".join([*said, *_filled_by(found, f"{median:.6g}")]))
+    sketch, gaps, written = found.ways[way], found.rows - found.known, found.kind == "text"
+    first, median = sketch.quantile(0.0), sketch.quantile(0.5)
+    dated = way.startswith(DATE)
+    since, shown = (str(np.datetime64(int(np.floor(day)), "D")) if dated else f"{day:.6g}" for day in (first, median))
+    filled = [f"{gaps:,} gap{'' if gaps == 1 else 's'} filled by the median, {shown}"] if gaps else []
+    if dated:
+        parts = tuple(part for part, each in date_parts(np.concatenate(sketch.levels)).items() if np.ptp(each) > 0)
+        form = f" written as {shown_form(way)}" if written and way != DATE + "ISO8601" else ""
+        said = f"dates{form}, as " + ", ".join([f"days since {since}", *parts])
+        return Dates(name, median, first, way, parts, "; ".join([said, *filled]))
+    unit = min(found.units, default="") if way in (NUMBER, COMMA) and written else ""
+    said = f"numbers written as text{' with decimal commas' if way == COMMA else ''}{f', in {unit}' if unit else ''}"
+    return Numbers(name, median, way, unit, "; ".join([*([_WRITTEN.get(way, said)] if written else []), *filled]))
 
 
 def likely_role(name: str, found: ColumnFindings) -> str:
-    """What a column may be instead of a feature, by its name and its shape; empty if nothing speaks for it.
+    """The likely role of a column that may not be a feature, by its name and values; empty if there is none.
 
     One of ``"outcome"``, ``"score"`` (of another model) and ``"person number"``.
     """
@@ -510,7 +470,7 @@ def likely_role(name: str, found: ColumnFindings) -> str:
 
 
 def _way(name: str, found: ColumnFindings) -> str:
-    """The way in which the column is read; none for text."""
+    """The way in which the column is read; empty for text."""
     if found.kind in ("number", "date"):
         return next(iter(found.ways))
     if found.kind == "category":
@@ -552,14 +512,13 @@ def _refuse_slips(name: str, found: ColumnFindings) -> None:
 
 
 def _identifier(name: str, found: ColumnFindings, way: str) -> str:
-    """Why the column tells rows apart and nothing more; empty if it may tell more."""
+    """The reason why the column is a mere identifier of rows; empty if it may be more."""
     named, nearly = _ID.fullmatch(str(name)) is not None, found.distinct >= _NEARLY * found.known
     share = found.distinct / found.known
     differs = "different in " + ("every row" if share == 1.0 else f"about {min(share, 0.99):.0%} of the rows")
     if way == "":
-        if (nearly and found.known >= _FEW_ROWS) or (named and found.distinct > MAX_CATEGORIES):
-            return f"text that tells rows apart, {differs}"
-        return ""
+        apart = (nearly and found.known >= _FEW_ROWS) or (named and found.distinct > MAX_CATEGORIES)
+        return f"text that tells rows apart, {differs}" if apart else ""
     if not found.whole:
         return ""
     sketch = found.ways[way]
@@ -567,15 +526,6 @@ def _identifier(name: str, found: ColumnFindings, way: str) -> str:
     if named and (nearly or found.distinct > MAX_CATEGORIES or str(name).lower().startswith("unnamed")):
         return f"an identifier by its name, {differs}"
     return f"a running number, {differs}" if nearly and dense and found.known >= _FEW_ROWS else ""
-
-
-def _date_column(name: str, found: ColumnFindings, way: str, median: float) -> Dates:
-    sketch = found.ways[way]
-    first, values = sketch.quantile(0.0), np.concatenate(sketch.levels)
-    parts = tuple(part for part, each in date_parts(values).items() if np.ptp(each) > 0)
-    form = "" if found.kind == "date" or way == DATE + "ISO8601" else f" written as {shown_form(way)}"
-    said = [f"dates{form}, as " + ", ".join([f"days since {shown_date(first)}", *parts])]
-    return Dates(name, median, first, way, parts, "; ".join([*said, *_filled_by(found, shown_date(median))]))
 
 
 def _categories(name: str, found: ColumnFindings) -> Column:
@@ -592,13 +542,6 @@ def _categories(name: str, found: ColumnFindings) -> Column:
     return Categories(name, (*values, OTHER), rest=True, note=note)
 
 
-def _filled_by(found: ColumnFindings, median: str) -> list[str]:
-    gaps = found.rows - found.known
-    return [f"{gaps:,} gap{'' if gaps == 1 else 's'} filled by the median, {median}"] if gaps else []
-
-
 def _hashes(values: AnyArray) -> npt.NDArray[np.uint64]:
     """The smallest hashes of the values; those of equal values are equal in every process."""
-    import pandas as pd
-
     return np.unique(pd.util.hash_array(values, categorize=False))[:_HASHES]

@@ -1,9 +1,10 @@
-"""From a table of numbers, text and dates to feature rows, learnt once, so that every later table is encoded alike."""
+"""Encode a table of numbers, text and dates as feature rows, every later table like the first."""
 
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
+import pandas as pd
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
@@ -25,12 +26,9 @@ from evenout.tables.columns import (
 from evenout.tables.files import require_columns
 from evenout.tables.rows import as_pandas
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 
 class TableEncoder(TransformerMixin, BaseEstimator):
-    """Frames of any columns in, frames of floats out: what each column is, is learnt once and kept.
+    """Encode frames of any columns as frames of floats; the kind of each column is learnt once and kept.
 
     - Numbers have their gaps filled by the median. Text such as ``"1,234"``, ``"12%"`` or ``"5 kg"`` is read as numbers
       if all of a column is, yes and no as 1 and 0.
@@ -52,9 +50,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     Attributes
     ----------
     columns_ : tuple
-        What each column was taken for; see `evenout.tables.columns`.
+        The kind of each column; see `evenout.tables.columns`.
     notes_ : dict of str to str
-        What was done with each column that was not taken as it is.
+        How each column was changed that was not taken as it is.
     doubts_ : dict of str to str
         Features that may be something else, by name and shape: an ``"outcome"``, a ``"score"`` of another model, or a
         ``"person number"``. They are features all the same, unless you leave them out.
@@ -85,7 +83,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     def __init__(self, keep: Collection[str] = ()) -> None:
         self.keep = keep
 
-    def fit(self, X: "pd.DataFrame", y: Any = None) -> Self:  # noqa: ARG002
+    def fit(self, X: pd.DataFrame, y: Any = None) -> Self:  # noqa: ARG002
         """Learn what the columns of a frame of shape (n, columns), of pandas or polars, are; medians and categories."""
         X = as_pandas(X)
         repeated = X.columns[X.columns.duplicated()]
@@ -101,7 +99,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             raise
 
     def learn(self, found: dict[str, ColumnFindings]) -> Self:
-        """Learn from what was found in the columns."""
+        """Learn from a summary of each column."""
         self._store([taken_for(name, each, keep=name in self.keep) for name, each in found.items()])
         roles = {name: likely_role(name, found[name]) for name in self.columns_used if name not in self.keep}
         self.doubts_ = {name: role for name, role in roles.items() if role}
@@ -112,7 +110,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         """The encoder that has learnt these columns."""
         return cls()._store(columns)
 
-    def transform(self, X: "pd.DataFrame") -> "pd.DataFrame | FloatArray":
+    def transform(self, X: pd.DataFrame) -> pd.DataFrame | FloatArray:
         """Feature rows of shape (m, d) of a frame that has the columns used, in any order, and maybe others.
 
         A pandas frame with the names of the features, so that what comes after knows them. After
@@ -130,23 +128,21 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             )
         return self.named(self.encode(X), X.index)
 
-    def named(self, rows: FloatArray, index: Any = None) -> "pd.DataFrame | FloatArray":
+    def named(self, rows: FloatArray, index: Any = None) -> pd.DataFrame | FloatArray:
         """Encoded rows as `transform` gives them."""
-        import pandas as pd
-
         if getattr(self, "_sklearn_output_config", {}).get("transform") == "default":
             return rows
         return pd.DataFrame(rows, columns=self.get_feature_names_out(), index=index)
 
-    def encode(self, X: "pd.DataFrame") -> FloatArray:
-        """`transform` without a word on text that is new: where threads encode many parts, it is counted over all."""
+    def encode(self, X: pd.DataFrame) -> FloatArray:
+        """`transform` without a warning of new text: where threads encode many parts, it is counted over all."""
         return np.column_stack([column.encode(X[column.name]) for column in self.encoded_columns])
 
-    def unknown_values(self, X: "pd.DataFrame") -> dict[str, dict[str, int]]:
+    def unknown_values(self, X: pd.DataFrame) -> dict[str, dict[str, int]]:
         """Text that the training table did not have: by column, how many rows of ``X`` hold each value."""
-        each = [column for column in self.columns_ if isinstance(column, Categories)]
-        found = {column.name: column.unknown(X[column.name]) for column in each}
-        return {name: counts for name, counts in found.items() if counts}
+        texts = [column for column in self.columns_ if isinstance(column, Categories)]
+        unknown = {column.name: column.unknown(X[column.name]) for column in texts}
+        return {name: counts for name, counts in unknown.items() if counts}
 
     @property
     def columns_used(self) -> list[str]:
@@ -183,7 +179,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         return self
 
 
-def number_columns(X: "pd.DataFrame", names: Sequence[str]) -> "pd.DataFrame":
+def number_columns(X: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
     """Some columns of a frame as floats, for a model that encodes nothing and fills no gaps."""
     columns = {name: column_numbers(name, X[name]) for name in names}
     for name, values in columns.items():

@@ -1,4 +1,4 @@
-"""Tables from files: CSV or Parquet in, a pandas frame out, and one clear line about a file that is wrong."""
+"""Read tables from CSV or Parquet files into pandas, with one clear line about a file that is wrong."""
 
 import csv
 import gzip
@@ -11,7 +11,7 @@ from contextlib import closing, contextmanager
 from difflib import get_close_matches
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from evenout.exceptions import warn
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 SUFFIXES = (".csv", ".csv.gz", ".parquet")
 
-# What a CSV file may say for "no value"; written out so that every file is read in the same way for ever.
+# Text for "no value" in a CSV file; written out so that no version of pandas reads a file differently.
 MISSING = (
     "", "NA", "N/A", "n/a", "na", "n.a.", "#N/A", "#NA", "<NA>", "NaN", "nan", "NaT", "NULL", "null", "None", "?", "-",
     "--", ".", "#DIV/0!", "#VALUE!", "#REF!",
@@ -29,11 +29,11 @@ MISSING = (
 
 _HEAD = 65536  # bytes in which binary data is recognised
 _LINE = 2**24  # bytes; no table has longer lines
-_LARGE = 2**30  # bytes that any packed file may fill; more only up to so many times its own size:
-_SWELL = 200
+_LARGE = 2**30  # bytes that any packed file may fill; more only up to ...
+_SWELL = 200  # ... so many times its own size
 
 _SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
-_NO_LETTERS = frozenset({0x81, 0x8D, 0x8F, 0x90, 0x9D})  # what Windows-1252 has no letter for
+_NO_LETTERS = frozenset({0x81, 0x8D, 0x8F, 0x90, 0x9D})  # bytes without a letter in Windows-1252
 _COMMA = re.compile(r"[-+]?(?:\d{1,3}(?:\.\d{3})+|\d+),\d+")
 _WRITTEN = re.compile(r"\D{0,5}(?:\d{1,3}(?:\.\d{3})+|\d+)(?:,\d+)?[^\d.,]{0,15}")
 
@@ -58,7 +58,7 @@ def read_table(
     verbatim : collection of str
         Columns to keep exactly as they are written: text in which nothing is missing.
     once : collection of str
-        Names that no two columns may have. Others are told apart by a number: ``x (2)``.
+        Names that no two columns may have. Other columns of one name get a number: ``x (2)``.
     most_columns : int or None
         A file with more is refused once its header is read.
 
@@ -128,43 +128,36 @@ def _read_csv(
 ) -> "pd.DataFrame":
     import pandas as pd
 
-    form = _check_csv(path, once, most_columns)
+    header, separator, commas, encoding = _check_csv(path, once, most_columns)
+    as_text = {*text, *verbatim} & set(header)
     # From 3.1 on pandas reads every digit by default, and asking for it is deprecated.
     old = tuple(map(int, pd.__version__.split(".")[:2])) < (3, 1)
     exact: dict[str, Any] = {"float_precision": "round_trip"} if old else {}
     frame = pd.read_csv(
         path,
-        sep=form.separator,
-        decimal="," if form.commas else ".",
-        encoding=form.encoding,
+        sep=separator,
+        decimal="," if commas else ".",
+        encoding=encoding,
         header=0,
-        names=form.header,
+        names=header,
         index_col=False,
-        dtype=dict.fromkeys({*text, *verbatim} & set(form.header), str),
+        dtype=dict.fromkeys(as_text, str),
         keep_default_na=False,
-        na_values={name: list(MISSING) for name in form.header if name not in verbatim},
+        na_values={name: list(MISSING) for name in header if name not in verbatim},
         low_memory=False,  # one type for a whole column
         **exact,
     )
-    if form.commas:
-        for name in set(form.header) - {*text, *verbatim}:
-            frame[name] = _with_points(frame[name])
+    for name in set(header) - as_text if commas else ():
+        frame[name] = _with_points(frame[name])
     return frame
 
 
-class _Form(NamedTuple):
-    """How a CSV file is written; ``commas`` says whether its decimals follow a comma."""
+def _check_csv(path: Path, once: Collection[str], most_columns: int | None) -> tuple[list[str], str, bool, str]:
+    """Names of the columns, separator, whether decimals follow a comma, and encoding.
 
-    header: list[str]
-    separator: str
-    commas: bool
-    encoding: str
-
-
-def _check_csv(path: Path, once: Collection[str], most_columns: int | None) -> _Form:
-    """How the file is written, after a pass over all lines: pandas would fill short rows silently."""
-    encoding = _encoding(path)
-    commas = False
+    All lines are checked: pandas would fill short rows silently.
+    """
+    encoding, commas = _encoding(path), False
     with closing(_lines(path, encoding)) as lines:
         first = next(lines, "")
         separator = max(_SEPARATORS, key=lambda mark: first.count(mark))
@@ -184,28 +177,26 @@ def _check_csv(path: Path, once: Collection[str], most_columns: int | None) -> _
         except csv.Error as error:
             fault = "carriage return outside quotes" if "new-line" in str(error) else error
             raise ValueError(f"{path}, line {rows.line_num}: not valid CSV ({fault})") from None
-    return _Form(header, separator, commas, encoding)
+    return header, separator, commas, encoding
 
 
 def _encoding(path: Path) -> str:
-    """UTF-8, or Windows-1252 for a file in which nothing but plain letters is UTF-8; that is told."""
-    marked = None
+    """UTF-8 or, with a warning, Windows-1252 for a file in which no line but those of ASCII is UTF-8."""
+    marked = 0
     for number, line in enumerate(_raw_lines(path), 1):
         try:
             if not line.isascii() and line.decode("utf-8-sig"):
                 return "utf-8-sig"  # a wrong byte further on is damage
         except UnicodeDecodeError:
             marked = marked or number
-    if marked is None:
+    if not marked or any(set(line) & _NO_LETTERS for line in _raw_lines(path)):
         return "utf-8-sig"
-    if not any(set(line) & _NO_LETTERS for line in _raw_lines(path)):
-        warn(f"{path} is not UTF-8 (line {marked}), so it is read as Windows-1252; look at words with accents")
-        return "cp1252"
-    return "utf-8-sig"
+    warn(f"{path} is not UTF-8 (line {marked}), so it is read as Windows-1252; look at words with accents")
+    return "cp1252"
 
 
 def _with_points(column: "pd.Series") -> "pd.Series":
-    """Text with decimal commas as it would be in a file with decimal points, if all of the column is."""
+    """Turn decimal commas into points if all of the column is written with them."""
     import pandas as pd
 
     known = column.dropna()
@@ -228,11 +219,17 @@ def _lines(path: Path, encoding: str) -> Generator[str, None, None]:
 
 
 def _raw_lines(path: Path) -> Generator[bytes, None, None]:
-    """The lines of a file, unpacked and of a bearable length."""
+    """The lines of a file, unpacked; binary data and lines or files that are far too long are refused."""
     number = size = 0
     try:
         with gzip.open(path) if path.name.lower().endswith(".gz") else path.open("rb") as file:
-            _refuse_binary(path, file.read(_HEAD))
+            head = file.read(_HEAD)
+            if head.startswith((b"\xff\xfe", b"\xfe\xff")):
+                raise ValueError(f"{path} is in UTF-16; save the file as UTF-8")
+            if b"\0" in head or head.startswith((b"PK\x03\x04", b"PAR1", b"\x1f\x8b")):
+                raise ValueError(
+                    f"{path} holds binary data, not text; save the table as CSV, or give the file its right ending"
+                )
             file.seek(0)
             while line := file.readline(_LINE + 1):
                 number, size = number + 1, size + len(line)
@@ -245,24 +242,15 @@ def _raw_lines(path: Path) -> Generator[bytes, None, None]:
 
 
 def _refuse_swelling(path: Path, size: int) -> None:
-    """Refuse a file that is made to fill the memory: small on disk, without end when it is unpacked."""
+    """Refuse a file that is made to fill the memory: small on disk, huge when it is unpacked."""
     if size > _LARGE and size > _SWELL * path.stat().st_size:
         raise ValueError(
             f"{path} would fill more than {_SWELL} times its size on disk; if you trust it, give it as .csv"
         )
 
 
-def _refuse_binary(path: Path, head: bytes) -> None:
-    if head.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise ValueError(f"{path} is in UTF-16; save the file as UTF-8")
-    if b"\0" in head or head.startswith((b"PK\x03\x04", b"PAR1", b"\x1f\x8b")):
-        raise ValueError(
-            f"{path} holds binary data, not text; save the table as CSV, or give the file its right ending"
-        )
-
-
 def _names(path: Path, header: list[str], once: Collection[str]) -> list[str]:
-    """Names for all columns: a column without one is called by its place, as pandas does, and one of two is told apart.
+    """Names of all columns: one without a name is called by its place, as in pandas; a repeated name gets a number.
 
     >>> _names(Path("a.csv"), ["", "x", "y"], [])
     ['Unnamed: 0', 'x', 'y']
@@ -270,18 +258,16 @@ def _names(path: Path, header: list[str], once: Collection[str]) -> list[str]:
     if not any(header):
         raise ValueError(f"{path} has no header; the first line must name the columns")
     _refuse_repeated(path, [name for name in header if name in once])
-    names = [name or f"Unnamed: {place}" for place, name in enumerate(header)]
-    seen: Counter[str] = Counter()
-    renamed = []
-    for place, name in enumerate(names):
-        seen[name] += 1
-        if seen[name] > 1:
-            names[place] = f"{name} ({seen[name]})"
-            renamed.append(names[place])
+    count: Counter[str] = Counter()
+    names = []
+    for index, given in enumerate(header):
+        name = given or f"Unnamed: {index}"
+        count[name] += 1
+        names.append(f"{name} ({count[name]})" if count[name] > 1 else name)
     _refuse_repeated(path, names)
-    if renamed:
-        twice = ", ".join(repr(name) for name in seen if seen[name] > 1)
-        called = ", ".join(map(repr, renamed))
+    twice = ", ".join(repr(name) for name in count if count[name] > 1)
+    if twice:
+        called = ", ".join(repr(name) for name in names if name not in count)
         warn(f"{path} has more than one column {twice}; from here on the later ones are called {called}")
     return names
 
@@ -318,7 +304,7 @@ def _read_parquet(path: Path, verbatim: Collection[str], most_columns: int | Non
 
 @contextmanager
 def _intact(path: Path) -> Iterator[None]:
-    """Say of a Parquet file that it is damaged, whatever pyarrow, or pandas about its notes in the file, says."""
+    """Report any error of pyarrow, or of pandas about its notes in the file, as a damaged Parquet file."""
     import pyarrow as pa
 
     try:

@@ -1,4 +1,4 @@
-"""Rules on constructor parameters as data, checked at fit."""
+"""Rules on parameters as data, checked at fit; old names of parameters, refused."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from evenout.exceptions import InputError
 
 @dataclass(frozen=True)
 class Allowed:
-    """What a parameter may be: a test and the same in words."""
+    """The values that a parameter may have: a test, and its words."""
 
     allows: Callable[[Any], bool]
     words: str
@@ -29,7 +29,7 @@ class Allowed:
 def one_of(names: Iterable[str]) -> Allowed:
     """Allow the given names."""
     known = tuple(names)
-    return Allowed(lambda value: isinstance(value, str) and value in known, ", ".join(repr(name) for name in known))
+    return Allowed(lambda value: isinstance(value, str) and value in known, ", ".join(map(repr, known)))
 
 
 def number(low: float, high: float, *, open_low: bool = False) -> Allowed:
@@ -45,17 +45,16 @@ def number(low: float, high: float, *, open_low: bool = False) -> Allowed:
     return Allowed(allows, f"a number {'above' if open_low else 'of at least'} {low:g}{top}")
 
 
-def integer(low: int) -> Allowed:
+def integer(low: float) -> Allowed:
     """Allow an integer of at least ``low``."""
-    return Allowed(lambda value: _is_integer(value) and int(value) >= low, f"an integer of at least {low}")
-
-
-def _is_integer(value: Any) -> bool:
-    return isinstance(value, Integral) and not isinstance(value, bool)
+    return Allowed(
+        lambda value: isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= low,
+        f"an integer of at least {low}",
+    )
 
 
 SHARE_OR_COUNT = Allowed(
-    lambda value: number(0, 0.5, open_low=True).allows(value) or (_is_integer(value) and int(value) >= 1),
+    lambda value: number(0, 0.5, open_low=True).allows(value) or integer(1).allows(value),
     "a share of the rows above 0 and at most 0.5, or a count of rows",
 )
 NONE = Allowed(lambda value: value is None, "None")
@@ -75,7 +74,7 @@ NAMES = Allowed(
     lambda value: isinstance(value, tuple | list) and all(isinstance(name, str) for name in value),
     "a tuple of column names",
 )
-ANY_JOBS = NONE | Allowed(lambda value: _is_integer(value) and int(value) != 0, "an integer other than 0")
+ANY_JOBS = NONE | Allowed(lambda value: integer(-np.inf).allows(value) and value != 0, "an integer other than 0")
 CLASSIFIER = NONE | Allowed(
     lambda c: hasattr(c, "get_params") and hasattr(c, "predict_proba"), "a classifier with predict_proba"
 )

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import scipy.sparse
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
@@ -22,55 +23,40 @@ _TRUTHS = {"yes": 1.0, "y": 1.0, "true": 1.0, "t": 1.0, "no": 0.0, "n": 0.0, "fa
 
 def training_rows(estimator: Any, X: Any) -> FloatArray:
     """Training rows as a C-contiguous float64 array, without touching the estimator."""
-    _refuse_sparse(X)
     validate_data(BaseEstimator(), X, skip_check_array=True)  # refuses columns of mixed name types
-    with _named_columns(estimator, X):
+    with _clear_errors(estimator, X):
         rows = check_array(X, dtype=np.float64, order="C", ensure_min_samples=2, estimator=estimator, input_name="X")
     return refuse_huge(rows)
 
 
 def new_rows(estimator: Any, X: Any) -> FloatArray:
     """New rows likewise, with the columns that the fitted estimator knows."""
-    ready = _ready(estimator, X)
-    if ready is not None:
-        return ready
-    _refuse_sparse(X)
-    with _named_columns(estimator, X):
+    names = getattr(estimator, "feature_names_in_", None)
+    as_fitted = type(X) is np.ndarray if names is None else np.array_equal(getattr(X, "columns", ()), names)
+    rows = plain_rows(X) if as_fitted else None
+    if rows is not None and rows.shape[1] == estimator.n_features_in_:
+        return rows  # the checks below take longer than scoring one row
+    with _clear_errors(estimator, X):
         rows = validate_data(estimator, X, dtype=np.float64, order="C", reset=False)
     return refuse_huge(rows)
 
 
-def _ready(estimator: Any, X: Any) -> FloatArray | None:
-    """Rows that need neither change nor word, as most are; None for all others, which go the long way.
-
-    The long way takes longer than scoring one row.
-    """
-    named = getattr(estimator, "feature_names_in_", None)
-    if type(X) is np.ndarray:
-        rows = X if named is None else None
-    else:
-        rows = None if named is None else _plain_frame(X, named)
-    if rows is None or rows.dtype != np.float64 or rows.ndim != 2 or not rows.flags.c_contiguous:
+def plain_rows(X: Any) -> FloatArray | None:
+    """Fast path: X as a C-contiguous float64 array if it is an array or frame of valid numbers alone, else None."""
+    if type(X) not in (np.ndarray, pd.DataFrame) or X.ndim != 2 or not X.size:
         return None
-    if rows.size == 0 or rows.shape[1] != estimator.n_features_in_:
+    kinds = [X.dtype] if type(X) is np.ndarray else X.dtypes
+    if not all(isinstance(kind, np.dtype) and kind.kind in "fiu" for kind in kinds):
         return None
-    return rows if np.abs(rows).max() <= LARGEST else None  # which neither a gap nor infinity is
-
-
-def _plain_frame(X: Any, named: Any) -> FloatArray | None:
-    """The values of a pandas frame with these columns, all of numpy's own kinds; None of any other."""
-    import pandas as pd
-
-    if type(X) is not pd.DataFrame or len(X.columns) != len(named) or (X.columns.to_numpy() != named).any():
-        return None
-    if not all(isinstance(kind, np.dtype) and kind.kind == "f" for kind in X.dtypes):
-        return None
-    return np.ascontiguousarray(X.to_numpy())
+    rows = np.ascontiguousarray(X, dtype=np.float64)
+    return rows if rows.min() >= -LARGEST and rows.max() <= LARGEST else None  # False for NaN
 
 
 @contextmanager
-def _named_columns(estimator: Any, X: Any) -> Iterator[None]:
-    """Say which columns of a frame are no numbers, or have gaps, and what takes care of them."""
+def _clear_errors(estimator: Any, X: Any) -> Iterator[None]:
+    """Refuse sparse data; name the columns of a frame that hold text or have gaps, and the encoder for them."""
+    if scipy.sparse.issparse(X):
+        raise ValueError("X is sparse; dense data is needed: pass X.toarray()")
     try:
         yield
     except (TypeError, ValueError):
@@ -117,27 +103,26 @@ def as_pandas(values: Any) -> Any:
 
 def on_index(values: FloatArray, X: Any) -> Any:
     """Values as a series on the index of a frame X; as they are beside an array."""
-    import pandas as pd
-
     return pd.Series(values, index=X.index) if isinstance(getattr(X, "index", None), pd.Index) else values
 
 
 def as_seed(random_state: Any) -> int:
-    """An integer is used as it is, so that detectors agree with scikit-learn's under the same seed."""
+    """A seed; an integer is used as it is, so that detectors agree with scikit-learn's under the same seed."""
     if random_state is None or isinstance(random_state, np.random.RandomState):
         return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
     if not isinstance(random_state, int | np.integer) or not 0 <= random_state < 2**32:
-        allowed = "an integer from 0 to 4294967295, a RandomState or None"
-        raise ValueError(f"random_state={random_state!r} is not allowed; use {allowed}")
+        raise ValueError(
+            f"random_state={random_state!r} is not allowed; use an integer from 0 to 4294967295, a RandomState or None"
+        )
     return int(random_state)
 
 
 def read_numbers(values: Any, name: str) -> FloatArray:
-    """Finite numbers, one per row; the error names the first row that has none."""
+    """Finite numbers, one per row, shape (n,); an error names the first row without one."""
     try:
         numbers = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
-        row, value = next((i, value) for i, value in enumerate(values) if not _is_number(value))
+        row, value = next((i, value) for i, value in enumerate(values) if not is_number(value))
         raise InputError(
             "{$name} must be numbers, one per row; got {value!r} (first: {#row}); correct it, or leave the row out",
             name=name, value=str(value), row=row,
@@ -165,7 +150,8 @@ def read_numbers(values: Any, name: str) -> FloatArray:
     return numbers
 
 
-def _is_number(value: Any) -> bool:
+def is_number(value: Any) -> bool:
+    """Whether `float` reads the value."""
     try:
         float(value)
     except (TypeError, ValueError, OverflowError):
@@ -179,14 +165,12 @@ def read_clusters(clusters: Any, n_rows: int) -> IntArray:
     >>> read_clusters(["p7", "p3", "p7"], 3)
     array([1, 0, 1])
     """
-    import pandas as pd
-
     shape = getattr(clusters, "shape", (len(clusters),))
     if isinstance(clusters, str) or shape != (n_rows,):
         raise ValueError(f"clusters must hold one value per row, shape ({n_rows},), got shape {shape}")
     try:
         codes, values = pd.factorize(np.asarray(pd.Series(clusters), dtype=object))
-    except TypeError:  # what has no hash cannot be told apart
+    except TypeError:  # a value without a hash
         raise InputError("{@clusters} holds lists or other nested values; give one value per row") from None
     if (codes < 0).any():
         raise InputError(
@@ -211,6 +195,15 @@ def read_sample_weight(sample_weight: Any, n_rows: int, fairness: Collection[Not
     return weights
 
 
+def numbers_or_gaps(column: pd.Series) -> pd.Series:
+    """The column as numbers, missing where a value is not a number."""
+    try:
+        return pd.to_numeric(column.astype(object), errors="coerce")
+    except OverflowError:  # a whole number that is too large to be a float
+        small = [np.nan if isinstance(value, int) and abs(value) > LARGEST else value for value in column]
+        return pd.to_numeric(pd.Series(small, column.index, dtype=object), errors="coerce")
+
+
 def label_numbers(labels: Any) -> tuple[FloatArray, BoolArray]:
     """Labels of shape (n,) as 1 and 0, and which of them are neither; missing ones are NaN.
 
@@ -219,10 +212,6 @@ def label_numbers(labels: Any) -> tuple[FloatArray, BoolArray]:
     >>> label_numbers(["Yes", "no", True, 0, "1", None, "ja"])[0].tolist()
     [1.0, 0.0, 1.0, 0.0, 1.0, nan, nan]
     """
-    import pandas as pd
-
-    from evenout.tables.columns import numbers_or_gaps  # loads what rows without labels need not
-
     column = pd.Series(np.asarray(labels, dtype=object))
     values = numbers_or_gaps(column).to_numpy(float, copy=True)
     unread = np.isnan(values) & column.notna().to_numpy()
@@ -278,12 +267,9 @@ def refuse_lone_propensity(labels: Any, label_propensity: Any) -> None:
 
 
 def read_propensity(label_propensity: Any, n_rows: int) -> FloatArray:
-    """The chance with which each row was looked at, shape (n,)."""
-    if np.ndim(label_propensity) == 0:
-        label_propensity = np.full(n_rows, label_propensity)
-    chances = check_array(
-        label_propensity, ensure_2d=False, dtype=np.float64, input_name="label_propensity", ensure_min_samples=0
-    )
+    """The chance with which the label of each row became known, shape (n,)."""
+    chances = np.full(n_rows, label_propensity) if np.ndim(label_propensity) == 0 else label_propensity
+    chances = check_array(chances, ensure_2d=False, dtype=float, input_name="label_propensity", ensure_min_samples=0)
     if chances.shape != (n_rows,) or not ((chances > 0) & (chances <= 1)).all():
         raise InputError(
             "{@label_propensity} must be a chance above 0 and at most 1, or hold one per row, ({n},)", n=n_rows
@@ -294,7 +280,7 @@ def read_propensity(label_propensity: Any, n_rows: int) -> FloatArray:
 def refuse_lone_clusters(
     members: Membership, names: Sequence[str], clusters: IntArray | None, sample_weight: FloatArray | None
 ) -> None:
-    """Raise an error for a group that one cluster alone, or one row of positive weight, stands for."""
+    """Refuse a group of fewer than two clusters, or two rows, of positive weight."""
     n_rows = members.weights.shape[0]
     counted = np.ones(n_rows, dtype=bool) if sample_weight is None else sample_weight > 0
     units = np.arange(n_rows) if clusters is None else clusters
@@ -307,11 +293,6 @@ def refuse_lone_clusters(
                 f"group {label!r} has {n} {kind} of positive weight; at least 2 are needed to tell a gap from chance: "
                 f"give other weights or finer clusters, or leave its rows out"
             )
-
-
-def _refuse_sparse(X: Any) -> None:
-    if scipy.sparse.issparse(X):
-        raise ValueError("X is sparse; dense data is needed: pass X.toarray()")
 
 
 def refuse_huge(X: FloatArray) -> FloatArray:
