@@ -166,3 +166,11 @@ def test_a_score_that_has_learnt_says_so(data):
     assert "its gap on the training rows was 0.0494 before and is 0.0263 after" in page
     assert "never in fitting" not in page
     assert "has learnt from labels" not in render(data)
+
+
+def test_flag_rates_of_unseen_people_stand_apart_from_those_of_training_rows(case, data):
+    text, (low, high) = render(data), case.model.flag_rate_ratio_interval_
+    ratio = f"the lowest flag rate is {case.model.flag_rate_ratio_:.2f} of the highest"
+    assert f"Unseen people, at the chosen setting: {ratio} (95% interval {low:.2f} to {high:.2f})" in text
+    assert "Lowest ÷ highest flag rate, in training" in text
+    assert "In training, lowest over highest flag rate: " in text

@@ -348,7 +348,7 @@ class SavedModel:
                 raise ValueError(f"{self.path} uses the group of each row; name its column as --sensitive")
         features, as_text = self.features, {*getattr(self.table, "categories_", ()), *self._sensitive, *text}
         frame = read_table(file, text=as_text, verbatim={id_column or ""})
-        used = {"--id": [id_column] if id_column else [], "--score": [self.score] if self.score else []}
+        used = {"--id": [] if id_column is None else [id_column], "--score": [self.score] if self.score else []}
         for use, names in {**used, "--sensitive": self._sensitive, "needed by the model": features}.items():
             require_columns(names, frame.columns, where=str(file), use=use)
         return frame

@@ -6,7 +6,7 @@ about all rows. How far such weights are used is decided where labels are learnt
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -154,7 +154,7 @@ class Trial:
             return None
         S = np.concatenate([model.detector_scores(each.X, sensitive_features=each.sensitive) for each in lessons])
         scores = model._result.scores
-        t = scores.untaught().base(S)
+        t = replace(scores, stack=None).base(S)
         chance = None if propensity is None else propensity[known]
         weight = np.ones(len(fresh)) if chance is None else inverse_propensity(chance[fresh])[0]
         population, S, t = Population.of(S, t), S[known], t[known]

@@ -137,8 +137,8 @@ class ReportData:
     ``resembled`` are the groups that people may look like, where the score is corrected by that, and ``known`` is how
     much of who belongs to them the features tell. ``solved`` tells whether the steps lead straight to a rule that was
     solved for even flags. ``label_gap`` is the base score's gap before and after it has learnt from labels, where it
-    has. ``flag_ratio`` is the lowest over the highest flag rate on unseen rows, before and after. ``parts`` is what
-    the sections of the page show beside, by name.
+    has. ``flag_ratio`` is the lowest over the highest flag rate on unseen rows, before and after, and
+    ``flag_interval`` the 95 % interval of the latter. ``parts`` is what the sections of the page show beside, by name.
     """
 
     title: str
@@ -152,6 +152,7 @@ class ReportData:
     fairness: tuple[str, ...]
     outcome: Outcome
     flag_ratio: tuple[float, float]
+    flag_interval: tuple[float, float]
     gap_detected: bool
     gap_p_value: float
     refitted: bool

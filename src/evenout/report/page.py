@@ -85,6 +85,7 @@ def collect(
         fairness=tuple(model.path_.fairness),
         outcome=model.outcome_,
         flag_ratio=(model._result.base_flag_ratio(model.contamination), float(model.flag_rate_ratio_)),
+        flag_interval=model.flag_rate_ratio_interval_,
         gap_detected=bool(model.gap_detected_),
         gap_p_value=float(model.path_.gap_p_value),
         refitted=model.path_.cross.refitted,

@@ -141,8 +141,8 @@ def _summary(data: ReportData, place: int) -> str:
         f"{opening}: the {gap_words(data.fairness)} is {number(bias_shown(step.score))} for unseen people "
         f"(95% interval {_interval(step.score.interval)}); before: {number(bias_shown(base))} "
         f"({_interval(base.interval)}).",
-        f"Lowest over highest flag rate: {ratio_text(step.score.flags.ratio)}; before: {ratio_text(base.flags.ratio)}. "
-        f"Lowest over highest rate of not being flagged: {ratio_text(step.score.flags.unflagged)}; "
+        f"In training, lowest over highest flag rate: {ratio_text(step.score.flags.ratio)}; "
+        f"before: {ratio_text(base.flags.ratio)}. Lowest over highest rate of not being flagged: {ratio_text(step.score.flags.unflagged)}; "
         f"before: {ratio_text(base.flags.unflagged)}.",
     ]
     if data.labels == "shown":
