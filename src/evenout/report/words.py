@@ -142,7 +142,8 @@ def _summary(data: ReportData, place: int) -> str:
         f"(95% interval {_interval(step.score.interval)}); before: {number(bias_shown(base))} "
         f"({_interval(base.interval)}).",
         f"In training, lowest over highest flag rate: {ratio_text(step.score.flags.ratio)}; "
-        f"before: {ratio_text(base.flags.ratio)}. Lowest over highest rate of not being flagged: {ratio_text(step.score.flags.unflagged)}; "
+        f"before: {ratio_text(base.flags.ratio)}. "
+        f"Lowest over highest rate of not being flagged: {ratio_text(step.score.flags.unflagged)}; "
         f"before: {ratio_text(base.flags.unflagged)}.",
     ]
     if data.labels == "shown":
