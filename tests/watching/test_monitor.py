@@ -1,5 +1,7 @@
 """The watch against slow formulas on rows, and against populations whose truth is known."""
 
+from html import escape
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -569,3 +571,14 @@ def test_what_does_not_go_with_a_watch_is_named(data, settings, rows, words):
 def test_what_promises_nothing_is_refused():
     with pytest.raises(InputError, match="FairnessMonitor\\(tolerance"):
         FairnessMonitor.of(object())
+
+
+def test_a_notebook_shows_the_groups_and_what_is_known_with_names_escaped():
+    assert "not begun" in FairnessMonitor()._repr_html_()
+    rng = np.random.default_rng(0)
+    groups, scores = np.repeat(["<b>", "m"], 200), rng.normal(size=400)
+    monitor = FairnessMonitor().start(scores, sensitive_features=groups).update(scores, sensitive_features=groups)
+    shown = monitor._repr_html_()
+    assert "<b>" not in shown
+    assert "<th>&lt;b&gt;</th><td>200</td><td>m</td>" in shown
+    assert all(escape(line) in shown for line in monitor.verdict)

@@ -469,7 +469,7 @@ def strata_family(
 
 
 def _detectable_within(inputs: AuditInputs, table: Table, permuted: FloatArray, confidence: float) -> Measure:
-    """The same gap in every stratum, between the groups with the lowest and the highest mean.
+    """The gap that a test could have seen in every stratum, between the groups with the lowest and the highest mean.
 
     If these do not meet in any stratum, between the two groups of which the strata tell most.
     """

@@ -1,1 +1,1 @@
-"""What comes in, cleaned once at the door: groups, rows, parameters, tables and files."""
+"""Tables and files, cleaned once at the door: rows, columns, parameters, encoder."""

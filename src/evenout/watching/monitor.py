@@ -24,6 +24,7 @@ from evenout.core.types import MOST_ROWS, BoolArray, FloatArray, IntArray, Withi
 from evenout.exceptions import InputError
 from evenout.groups.read import Codes, match_groups, read_groups
 from evenout.groups.rules import Groups
+from evenout.pages import html_table
 from evenout.storage.archive import ModelFileError, read_plain, write_plain
 from evenout.storage.output import atomic_file, finite
 from evenout.storage.walker import describe, read, sound
@@ -476,6 +477,15 @@ class FairnessMonitor(RefusesOldNames):
 
     def __repr__(self) -> str:
         return text.watch_text(self) if self.reference is not None else "FairnessMonitor(), not begun"
+
+    def _repr_html_(self) -> str:
+        if self.reference is None:
+            return html_table(["fairness monitor"], [["not begun"]])
+        table = self.to_frame()[["group", "rows", "against", "gap", "low", "high", "flag_rate"]].head(text.MOST)
+        rows = table.map(lambda cell: f"{cell:.3g}" if isinstance(cell, float) else str(cell)).to_numpy()
+        return html_table([*table], rows, "fairness monitor") + html_table(
+            ["so far"], [[line] for line in self.verdict]
+        )
 
     def _begin(self, start: Baseline, ledger: Ledger | None = None, look: int = 0) -> Self:
         """Set the start, with batches that were counted before."""

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _NAME = 40  # of a group's name
 _KEPT = ("no alarm; whether the promise is kept cannot be told yet", "no alarm, and the promise is kept")
 _WIDTH = 24  # of the same in the table
-_MOST = 12  # groups in the table; all are in to_frame()
+MOST = 12  # groups in the table; all are in to_frame()
 
 
 def watch_text(monitor: "FairnessMonitor") -> str:
@@ -147,7 +147,7 @@ def _groups(monitor: "FairnessMonitor") -> list[str]:
         f"{'group':<{width}} {'rows':>10} {'gap':>7}  {'interval':<16} {'against':<{width}} {'promised':<16} "
         f"{'flag rate':>9}  interval"
     ]
-    for row in frame[:_MOST].itertuples():
+    for row in frame[:MOST].itertuples():
         known = not np.isnan(row.gap)
         gap, ends = (f"{row.gap:.3f}", f"{row.low:.3f} to {row.high:.3f}") if known else ("-", "-")
         rate = "-" if np.isnan(row.flag_rate) else f"{row.flag_rate:.1%}"
@@ -158,13 +158,13 @@ def _groups(monitor: "FairnessMonitor") -> list[str]:
         line = f"{shown(row.group, width):<{width}} {row.rows:>10,} {gap:>7}  {ends:<16} "
         line += f"{shown(row.against, width):<{width}} {promised:<16} {rate:>9}  {flags}"
         lines.append(line.rstrip())
-    return [*lines, f"... {len(frame) - _MOST} smaller groups"] if len(frame) > _MOST else lines
+    return [*lines, f"... {len(frame) - MOST} smaller groups"] if len(frame) > MOST else lines
 
 
 def _listed(parts: Iterable[str]) -> str:
     every = list(parts)
-    more = f" and {len(every) - _MOST} more" if len(every) > _MOST else ""
-    return f"{', '.join(every[:_MOST])}{more}"
+    more = f" and {len(every) - MOST} more" if len(every) > MOST else ""
+    return f"{', '.join(every[:MOST])}{more}"
 
 
 def _ends(ends: tuple[float, float], times: float = 1) -> str:
