@@ -1,6 +1,7 @@
 """A finished score is repaired from the command line, and every saved model scores new rows there."""
 
 import json
+import re
 
 import numpy as np
 import pandas as pd
@@ -160,8 +161,8 @@ def test_detectors_of_others_are_loaded_when_their_types_are_trusted(run, tmp_pa
     assert "uses the group of each row; name its column as --sensitive" in unnamed.stderr
 
 
-@pytest.mark.parametrize(("kind", "gone"), [((), "26%"), (("--aware",), "69%")])
-def test_a_repair_that_misses_what_is_aimed_at_by_default_says_so(kind, gone, run, tmp_path):
+@pytest.mark.parametrize("kind", [(), ("--aware",)])
+def test_a_repair_that_misses_what_is_aimed_at_by_default_says_so(kind, run, tmp_path):
     rng = np.random.default_rng(2 if kind else 0)
     n = 80 if kind else 800
     sex = rng.choice(["f", "m"], n)
@@ -170,5 +171,7 @@ def test_a_repair_that_misses_what_is_aimed_at_by_default_says_so(kind, gone, ru
     risk = debt + 0.6 * (sex == "f") if kind else 0.3 * income + 0.6 * (sex == "f") + rng.normal(size=n)
     pd.DataFrame({"sex": sex, "income": income, "debt": debt, "risk": risk}).to_csv(tmp_path / "v.csv", index=False)
     printed = " ".join(run("repair", "v.csv", "--score", "risk", "--sensitive", "sex", *kind).stdout.split())
-    assert f"{gone} of the gap" in printed
+    gone = re.search(r"(\d+)% of the gap", printed)
+    assert gone is not None
+    assert 0 < int(gone[1]) < 80
     assert "less than the 80% aimed at." in printed
