@@ -185,18 +185,13 @@ class CrossFit:
             require(same and cells.n_sets == self.n_folds, name, "does not go with the rest")
 
     @classmethod
-    def of_folds(cls, cells: Cells, base: FloatArray | None = None) -> "CrossFit":
-        """From one set for each fold, all rows scored by the same model; ``base`` is (k,)."""
+    def of_folds(cls, cells: Cells) -> "CrossFit":
+        """From one set for each fold, all rows scored by the same model."""
         whole = cells._each(lambda arrays: arrays[0].sum(axis=0, keepdims=True))
         training = cells._each(  # never by subtraction, so that nothing cancels
             lambda arrays: np.stack([np.delete(arrays[0], f, axis=0).sum(axis=0) for f in range(cells.n_sets)])
         )
-        held = cells
-        if base is not None:
-            whole, training, held = (
-                replace(part, base=np.repeat(base[None], part.n_sets, axis=0)) for part in (whole, training, held)
-            )
-        return cls(whole, training, held, refitted=False)
+        return cls(whole, training, cells, refitted=False)
 
     def only(self, wanted: Callable[[Block], bool]) -> "CrossFit":
         """Some of the blocks that are compared; see `Cells.only`."""
@@ -323,8 +318,8 @@ def collect_cells(
         def summed(rows: IntArray, kind: IntArray | int, share: FloatArray, n_kinds: int) -> FloatArray:
             """``sum share z z'`` over the entries of each set and kind, (n_sets, n_kinds, ...)."""
             place = np.where(sets[rows] < 0, -1, sets[rows] * n_kinds + kind)
-            sums = sum_products(S, t, rows, place, share, n_sets * n_kinds, n_threads)
-            return sums.reshape(n_sets, n_kinds, size, size)
+            places = n_sets * n_kinds
+            return sum_products(S, t, rows, place, share, places, n_threads).reshape(n_sets, n_kinds, size, size)
 
         everybody, group = np.arange(len(t)), np.repeat(np.arange(n_groups), np.diff(phi.indptr))
         plain[:, -1:] = summed(everybody, 0, weight, 1)
@@ -365,8 +360,7 @@ def _few_sums(
     parts = []  # of each group: its rows, or clusters, in order, and their sums
     for group in range(members.n_groups):
         units, phi = members.of(group)
-        belongs = counted.take(units, axis=0)
-        belongs = belongs if hard else belongs * phi[:, None]
+        belongs = counted.take(units, axis=0) * (1.0 if hard else phi[:, None])
         plain[group] = Z.take(units, axis=0).T @ belongs
         if pairs and clusters is not None and len(units):
             order = np.argsort(clusters[units], kind="stable")

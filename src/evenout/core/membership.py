@@ -191,13 +191,14 @@ class Membership:
         sizes = [float(part.sum()) for part in parts]
         joined = csc_array(hstack(parts))
         joined.eliminate_zeros()
-        blocks, overlaps, G = [], [], self.n_groups
-        for first, size in zip(range(0, len(parts) * G, G), sizes, strict=True):
-            for block in self.compared.blocks:
-                groups = tuple(first + g for g in block.groups)
-                blocks.append(Block(groups, block.weight * size / sum(sizes), block.by_size))
-            overlaps += [(first + g, first + h) for g, h in self.compared.overlaps]
-        return Membership(joined, Comparison(len(parts) * G, tuple(blocks), tuple(overlaps)))
+        firsts = range(0, joined.shape[1], self.n_groups)
+        blocks = tuple(
+            Block(tuple(first + g for g in block.groups), block.weight * size / sum(sizes), block.by_size)
+            for first, size in zip(firsts, sizes, strict=True)
+            for block in self.compared.blocks
+        )
+        overlaps = tuple((first + g, first + h) for first in firsts for g, h in self.compared.overlaps)
+        return Membership(joined, Comparison(joined.shape[1], blocks, overlaps))
 
     @property
     def n_groups(self) -> int:

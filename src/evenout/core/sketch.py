@@ -7,6 +7,7 @@ here is random.
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import zip_longest
 from typing import Annotated
 
 import numpy as np
@@ -58,11 +59,7 @@ class QuantileSketch:
 
     def __add__(self, other: "QuantileSketch") -> "QuantileSketch":
         """Summarise two lists of values together."""
-        height = max(len(self.levels), len(other.levels))
-        levels = tuple(
-            np.concatenate([np.empty(0), *(sketch.levels[h] for sketch in (self, other) if h < len(sketch.levels))])
-            for h in range(height)
-        )
+        levels = tuple(map(np.concatenate, zip_longest(self.levels, other.levels, fillvalue=np.empty(0))))
         return replace(self, levels=levels, above=self.above + other.above, below=self.below + other.below)._compacted()
 
     @property
