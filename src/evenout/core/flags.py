@@ -317,7 +317,8 @@ def even_flags(t: FloatArray, r: FloatArray, sample: Sample, *, flagged: float, 
         price[held] = -factor * dual.worth
         if sample.compared.simple:  # then r @ shares = 1, and a multiple of the shares changes nothing
             price -= sample.total / sample.total.sum() * price.sum()
-        over = _above(z - r @ price, flagged, sample.weight)
+        moved = z - r @ price
+        over = moved > top_threshold(moved[:, None], flagged, sample.weight)
         rates = np.nan_to_num(sample.means(over))
         counted = float(lowest_over_highest(rates, compares))
         value = min(counted, ratio - close), float((z * programme.mass) @ over)
@@ -334,7 +335,7 @@ def even_flags(t: FloatArray, r: FloatArray, sample: Sample, *, flagged: float, 
 def most_kept(t: FloatArray, r: FloatArray, sample: Sample, *, flagged: float, ratio: float) -> tuple[float, float]:
     """Largest share of t's flagged list that a rule of this ratio can keep, and the mean t of the rows it flags."""
     mass, (held, block) = _mass(sample.weight, len(t)), _compared(sample)
-    base = _above(t, flagged, sample.weight).astype(float)
+    base = (t > top_threshold(t[:, None], flagged, sample.weight)).astype(float)
     programme = _Programme(base, r[:, held], flagged, ratio, mass, block)
     dual = programme.solve(np.ones(len(held)))
     if dual is None:
@@ -378,10 +379,6 @@ def _compared(sample: Sample) -> tuple[IntArray, IntArray]:
     blocks = sample.compared.groups_among(sample.total > 0)
     held = np.array([g for block in blocks for g in block], dtype=np.intp)
     return held, np.repeat(np.arange(len(blocks)), [len(block) for block in blocks])
-
-
-def _above(scores: FloatArray, flagged: float, weight: FloatArray | None) -> BoolArray:
-    return np.asarray(scores > top_threshold(scores[:, None], flagged, weight)[0])
 
 
 class _Dual(NamedTuple):
@@ -471,7 +468,9 @@ class _Programme:
                 if band.value < self.worst:  # no rule can have so small a total: the dual has no lower bound
                     return None
                 dual, settled = self._newton(mix, band, dual, 0.05 if last else 0.5)
-                if settled and not (last and self._crossed(mix, band, dual)):
+                # A row outside the band may be on the other side of the threshold by now.
+                crossed = ~band.inside & ((self._scores(mix, dual) > dual.threshold) != band.sure)
+                if settled and not (last and crossed.any()):
                     break
                 reach *= 1.5 if settled else 1.0
             else:
@@ -505,10 +504,6 @@ class _Programme:
             mass = self.mass[near] * (mass.sum() / self.mass[near].sum())
         rates, value = mix.T @ (self.columns.T @ over), self.flagged * dual.threshold + self.mass @ np.maximum(y, 0.0)
         return _Band(self.gain[near], self.columns[near], mass, inside, sure, rates, float(over.sum()), float(value))
-
-    def _crossed(self, mix: FloatArray, band: _Band, dual: _Dual) -> bool:
-        """Whether a row outside the band is on the other side of the threshold by now."""
-        return bool((~band.inside & ((self._scores(mix, dual) > dual.threshold) != band.sure)).any())
 
     def _newton(self, mix: FloatArray, band: _Band, dual: _Dual, tolerance: float) -> tuple[_Dual, bool]:
         """Take steps until scores in the band move by less than ``tolerance`` widths, which is said, or leave it.
@@ -569,8 +564,7 @@ class _Programme:
                 length /= 2.0
             rise, fall, threshold = rise + length * up, fall + length * down, threshold + length * dc
             value, left = reached, left - length * moved
-            if length > 0.9 and moved < tolerance * width:
-                return _Dual(rise, fall, threshold, width), True
-            if left < 0 or length <= 1e-9:
+            settled = length > 0.9 and moved < tolerance * width
+            if settled or left < 0 or length <= 1e-9:
                 break
-        return _Dual(rise, fall, threshold, width), False
+        return _Dual(rise, fall, threshold, width), settled

@@ -166,8 +166,10 @@ class Individual(Notion, BaseEstimator):
             else:
                 pairs, error = rows.pair_sums(*given, **shape), 0.0
             form, mass = pairs.total()
-            form, mass = form * stands_for[:, None, None], mass * stands_for
-            return {"form": form, "mass": mass, "error": np.array(error), "pairs": np.array(effective)}
+            return {
+                "form": form * stands_for[:, None, None], "mass": mass * stands_for,
+                "error": np.array(error), "pairs": np.array(effective),
+            }  # fmt: skip
 
         return sums
 
@@ -190,8 +192,7 @@ class Individual(Notion, BaseEstimator):
 
     def bias(self, cross: CrossFit, V: FloatArray) -> FloatArray:
         """`training_bias` on pairs with both rows in one fold."""
-        squared, mass = self._squared(cross, V)
-        return _per_mass(squared.sum(axis=0), mass.sum(axis=0))
+        return _per_mass(*(part.sum(axis=0) for part in self._squared(cross, V)))
 
     def fold_biases(self, cross: CrossFit, V: FloatArray) -> FloatArray:
         """`bias` of each fold."""

@@ -70,8 +70,7 @@ class Spectrum:
 
     def f1(self, alpha: FloatArray) -> FloatArray:
         """``f1(x(alpha)) = f1_least + (x - x(0))' A (x - x(0))``, free of cancellation where the fit is close."""
-        start = ratio(self.pull, self.misfit, 0.0)
-        return self.f1_least + ((self._coordinates(alpha) - start) ** 2) @ self.misfit
+        return self.f1_least + ((self._coordinates(alpha) - ratio(self.pull, self.misfit, 0.0)) ** 2) @ self.misfit
 
     def f2(self, alpha: FloatArray) -> FloatArray:
         """``f2(x(alpha)) = f2_least + (x - x(inf))' C (x - x(inf))``."""

@@ -293,11 +293,9 @@ class Means:
         Attributes that are compared one by one are tested one by one; the smallest p is multiplied by their number.
         """
         measured = self.known, np.nan_to_num(self.mean), np.nan_to_num(self.cov), self.size, 0.0
-        tested = []
-        for of in sorted({block.of for block in self.compared.blocks}):
-            blocks = tuple(block for block in self.compared.blocks if block.of == of)
-            tested.append(wald_test(replace(self.compared, blocks=blocks), *measured))
-        return smallest_p_value(tested)
+        blocks = self.compared.blocks
+        parts = [tuple(block for block in blocks if block.of == of) for of in {block.of for block in blocks}]
+        return smallest_p_value([wald_test(replace(self.compared, blocks=part), *measured) for part in parts])
 
     def rows_worth(self) -> FloatArray:
         """Independent rows that each rate is worth by its variance, shape (G,)."""
@@ -509,8 +507,7 @@ def lowest_over_highest(means: FloatArray, compares: BoolArray) -> FloatArray:
     """
     worst, some = np.full(means.shape[1:], np.nan), compares.any(axis=1)
     for block in np.unique(compares[some] | np.eye(len(means), dtype=bool)[some], axis=0):
-        least, most = means[block].min(axis=0), means[block].max(axis=0)
-        worst = np.fmin(worst, ratio(least, most, 1.0))
+        worst = np.fmin(worst, ratio(means[block].min(axis=0), means[block].max(axis=0), 1.0))
     return worst
 
 

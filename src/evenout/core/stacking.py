@@ -288,8 +288,7 @@ def _fit(
 
     def value(x: FloatArray) -> float:
         g = offset + F @ x
-        loss = float(weight @ (np.logaddexp(0.0, g) - y * g))
-        return loss + 0.5 * float(precision @ (x - centre) ** 2)
+        return float(weight @ (np.logaddexp(0.0, g) - y * g)) + 0.5 * float(precision @ (x - centre) ** 2)
 
     x = centre.copy() if start is None else start
     now = value(x)
