@@ -112,11 +112,10 @@ class TradeoffPath:
         k, n_groups = self.cross.whole.n_detectors, self.cross.whole.n_groups
         for notion, _ in self.notions if n_groups >= 2 else ():
             for name, shape in notion.shapes(n_groups, k).items():
+                key = f"{notion.name}.{name}"
                 for cells in (self.cross.whole, self.cross.training, self.cross.held):
-                    values = cells.sums.get(f"{notion.name}.{name}")
-                    require(values is not None, f"{notion.name}.{name}", "is missing")
-                    fits = values is not None and values.shape == (cells.n_sets, *shape)
-                    require(fits, f"{notion.name}.{name}", "has the wrong shape")
+                    require(key in cells.sums, key, "is missing")
+                    require(cells.sums[key].shape == (cells.n_sets, *shape), key, "has the wrong shape")
         require(self.columns.resembling <= k, "columns", "has more than there are")
         fits = self.rule is None or self.rule.without.shape == (self.cross.n_folds, k)
         require(fits, "rule", "has the wrong shape")
@@ -130,10 +129,6 @@ class TradeoffPath:
     def mixture(self, alpha: float) -> Mixture:
         """The score at one alpha, ready for rows."""
         return self._solution.mixture(float(_checked(alpha)))
-
-    def towards(self, rule: FlagRule | None) -> "TradeoffPath":
-        """The straight path from the base score to a rule, or back to the path of solutions."""
-        return replace(self, rule=rule)
 
     @_of_any_shape
     def f1(self, alphas: FloatArray) -> FloatArray:
@@ -456,10 +451,9 @@ def choose(
     ``least`` is the correlation with the base score below which a request counts as not met, whatever the bias.
     ``more`` ends the message "Other ... may reach more" of a request that is not met, and ``anyway`` that of no gap.
     """
-    nan = float("nan")
     if not path.gap_detected:
         message = no_gap_message(path.gap_p_value, anyway)
-        return Choice(0.0, bias_reduction, False, nan, (nan, nan), 1.0, message, NoGapWarning)
+        return Choice(0.0, bias_reduction, False, np.nan, (np.nan, np.nan), 1.0, message, NoGapWarning)
     if confidence is not None and target == "unseen":
         alpha = least_alpha(path, _bound(path, bias_reduction, confidence), 0.0)
     else:
@@ -501,10 +495,7 @@ def least_alpha(path: TradeoffPath, measure: Callable[[FloatArray], FloatArray],
     low, high = alphas[first - 1], alphas[first]
     while high - low > 1e-6 * high:
         middle = np.sqrt(low * high) if low > 0 else high / 2
-        if measure(np.array([middle]))[0] >= request:
-            high = middle
-        else:
-            low = middle
+        low, high = (low, middle) if measure(np.array([middle]))[0] >= request else (middle, high)
     return float(high)
 
 

@@ -392,8 +392,7 @@ class Sample:
             share = share if self.weight is None else share * (self.weight[rows] > 0)
             if self.clusters is not None:
                 order = np.lexsort((share, self.clusters[rows]))
-                last = np.diff(self.clusters[rows][order], append=-1) != 0
-                share = share[order][last]
+                share = share[order][np.diff(self.clusters[rows][order], append=-1) != 0]  # the largest of a cluster
             expected[g] = share.sum()
         return expected
 

@@ -168,11 +168,6 @@ class Narrowed:
         count, upto = self.count + other.count, self.upto + other.upto
         return replace(self, count=count, upto=upto, between=self.between + other.between)
 
-    @property
-    def rank_error(self) -> float:
-        """Bound of the error of a rank, as a share of all values."""
-        return self.between.rank_error * self.between.count / max(self.count, 1)
-
     def quantile(self, share: float) -> float:
         """The quantile between the bounds, as `QuantileSketch.quantile`."""
         return _between_neighbours(self._at, share, self.count)
