@@ -149,8 +149,7 @@ class Combination:
     def check(self) -> None:
         """Require a bucket, and a share of each of its detectors."""
         require(self.buckets, "buckets", "is empty")
-        fits = self.shares is None or len(self.shares) == len(self.buckets[0])
-        require(fits, "shares", "has the wrong length")
+        require(self.shares is None or len(self.shares) == len(self.buckets[0]), "shares", "has the wrong length")
 
     def apply(self, S: FloatArray, *, n_threads: int = 1) -> FloatArray:
         """Combine scores of shape (m, k) into m numbers."""

@@ -249,8 +249,7 @@ def variances(cells: Cells, V: FloatArray) -> FloatArray:
     total = cells.total
     n = np.maximum(total[:, 0, 0], _TINY)[:, None]
     mean = np.einsum("fk,fmk->fm", total[:, 0, 1:], V) / n
-    square = ((V @ total[:, 1:, 1:]) * V).sum(axis=2) / n
-    return np.maximum(square - mean**2, 0.0)
+    return np.maximum(((V @ total[:, 1:, 1:]) * V).sum(axis=2) / n - mean**2, 0.0)
 
 
 def fold_variances(cross: CrossFit, V: FloatArray) -> FloatArray:
@@ -318,8 +317,8 @@ def collect_cells(
         def summed(rows: IntArray, kind: IntArray | int, share: FloatArray, n_kinds: int) -> FloatArray:
             """``sum share z z'`` over the entries of each set and kind, (n_sets, n_kinds, ...)."""
             place = np.where(sets[rows] < 0, -1, sets[rows] * n_kinds + kind)
-            places = n_sets * n_kinds
-            return sum_products(S, t, rows, place, share, places, n_threads).reshape(n_sets, n_kinds, size, size)
+            sums = sum_products(S, t, rows, place, share, n_sets * n_kinds, n_threads)
+            return sums.reshape(n_sets, n_kinds, size, size)
 
         everybody, group = np.arange(len(t)), np.repeat(np.arange(n_groups), np.diff(phi.indptr))
         plain[:, -1:] = summed(everybody, 0, weight, 1)

@@ -169,8 +169,7 @@ class FlagRows:
     def scores(self, V: FloatArray, fold: int) -> tuple[IntArray, FloatArray]:
         """The rows of a fold, and their m scores with the weights V (K, m, k + 1), shape (b, m)."""
         rows = np.flatnonzero(self.folds == fold)
-        Z = np.column_stack([self.S.take(rows, axis=0), self.t[rows]])
-        return rows, np.einsum("ik,mk->im", Z, V[fold])
+        return rows, np.einsum("ik,mk->im", np.column_stack([self.S.take(rows, axis=0), self.t[rows]]), V[fold])
 
     def flagged(self, V: FloatArray, share: float) -> BoolArray:
         """Whether each row is flagged with the weights V (K, m, k + 1), shape (n, m).
@@ -548,8 +547,7 @@ class _Programme:
             dw, dc, low = step[:G], float(step[G]), step[G + 1 :][self.block]
             p = q + J @ dw - h * dc
             up, down = rise - A * (p - low), fall - B * (low / rho - p)
-            move = band.columns @ (mix @ dw) - dc
-            moved = float(np.sqrt((slope @ move**2) / max(slope.sum(), 1e-300)))
+            moved = float(np.sqrt((slope @ (band.columns @ (mix @ dw) - dc) ** 2) / max(slope.sum(), 1e-300)))
             if not whole:  # groups may have no row in the band that would show how far they move
                 moved = max(moved, 0.25 * float(np.abs(dw * self.typical).max()))
             length = min(1.0, _BAND / 2.0 * width / max(moved, 1e-300))

@@ -176,8 +176,7 @@ def holm(p: FloatArray) -> FloatArray:
     adjusted = np.full(len(p), np.nan)
     tested = np.flatnonzero(~np.isnan(p))
     order = tested[np.argsort(p[tested], kind="stable")]
-    steps = (len(order) - np.arange(len(order))) * p[order]
-    adjusted[order] = np.minimum(np.maximum.accumulate(steps), 1.0)
+    adjusted[order] = np.minimum(np.maximum.accumulate((len(order) - np.arange(len(order))) * p[order]), 1.0)
     return adjusted
 
 

@@ -155,8 +155,7 @@ def _prepared(
     spread = np.sqrt(np.maximum(variances, np.finfo(float).eps * variances[-1]))
     spread[spread == 0] = 1.0
     # Not a matrix product: with so few columns einsum is as fast, and leaves no threads of BLAS spinning behind.
-    basis = np.einsum("ni,ij->nj", centred, axes / spread)
-    z = _padded(np.column_stack([np.ones(len(Z)), basis]), np.float32)
+    z = _padded(np.column_stack([np.ones(len(Z)), np.einsum("ni,ij->nj", centred, axes / spread)]), np.float32)
     return PairRows(_padded(points, slope.dtype), z, slope, offset), unit * spread[:, None] * axes.T
 
 
@@ -171,8 +170,7 @@ def _by_cell(groups: IntArray, folds: IntArray, n_groups: int, n_folds: int) -> 
     """Order of the known rows by (group, fold), where each of these cells begins, and where the last one ends."""
     order = np.lexsort((folds, groups))
     order = order[groups[order] >= 0]
-    cells = groups[order] * n_folds + folds[order]
-    return order, np.searchsorted(cells, np.arange(n_groups * n_folds + 1))
+    return order, np.searchsorted(groups[order] * n_folds + folds[order], np.arange(n_groups * n_folds + 1))
 
 
 def _standardised(rows: FloatArray) -> tuple[FloatArray, float]:
@@ -309,8 +307,7 @@ class PairSample:
         Runs are taken as a simple random sample without replacement.
         """
         runs = len(self.form)
-        spread = self.factor * np.sqrt((1 - 1 / self.factor) * runs / (runs - 1))
-        return spread * (self.form - self.form.mean(axis=0))
+        return self.factor * np.sqrt((1 - 1 / self.factor) * runs / (runs - 1)) * (self.form - self.form.mean(axis=0))
 
     def grown(self, rows: PairRows, goal: float) -> Self:
         """Visit more shifts, for ``goal`` pairs in all, or every pair if there are not twice as many."""

@@ -117,8 +117,7 @@ class TradeoffPath:
                     require(key in cells.sums, key, "is missing")
                     require(cells.sums[key].shape == (cells.n_sets, *shape), key, "has the wrong shape")
         require(self.columns.resembling <= k, "columns", "has more than there are")
-        fits = self.rule is None or self.rule.without.shape == (self.cross.n_folds, k)
-        require(fits, "rule", "has the wrong shape")
+        require(self.rule is None or self.rule.without.shape == (self.cross.n_folds, k), "rule", "has the wrong shape")
         self.mixture(0.0)  # fails for sums that no rows can have
 
     def weights(self, alpha: float | FloatArray) -> FloatArray:

@@ -233,8 +233,7 @@ def _score_levels(scores: FloatArray, limit: int | None) -> tuple[FloatArray, In
     above = len(scores) - np.cumsum(counts)
     large = counts > len(scores) / limit  # a score that many rows share stays a level of its own
     starts = large | np.r_[False, large[:-1]]
-    steps = np.cumsum(starts) - np.floor(limit * np.sqrt(above / len(scores)))
-    _, bins = np.unique(steps, return_inverse=True)
+    _, bins = np.unique(np.cumsum(starts) - np.floor(limit * np.sqrt(above / len(scores))), return_inverse=True)
     means = np.bincount(bins, weights=levels * counts) / np.bincount(bins, weights=counts)
     return means, bins[position]
 

@@ -239,8 +239,7 @@ def values_below(ordered: FloatArray, shares: FloatArray) -> FloatArray:
     >>> values_below(np.array([[1.0], [2.0], [4.0]]), np.array([0.0, 0.5, 1.0])).ravel().tolist()
     [1.0, 2.0, 4.0]
     """
-    places = np.ceil(len(ordered) * shares - 1.0).astype(np.intp)
-    return ordered[np.maximum(places, 0)]
+    return ordered[np.maximum(np.ceil(len(ordered) * shares - 1.0).astype(np.intp), 0)]
 
 
 def average_ranks(values: FloatArray) -> FloatArray:
