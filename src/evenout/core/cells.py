@@ -289,20 +289,11 @@ def collect_cells(
 ) -> Cells:
     """Sum the augmented rows ``z = (1, s, t)`` over each group of each set.
 
-    Parameters
-    ----------
-    S, t, beta : arrays of shape (n, k), (n,) and (n,)
-    groups : Membership, or array of shape (n,)
-        How much each row belongs to each group. Or codes in 0..n_groups-1, and -1 for a row that counts in f1 and in
-        the variance, but in no group.
-    sets : array of shape (n,)
-        The set of each row, in 0..n_sets-1; -1 for a row of none.
-    n_groups, n_sets : int
-        Not counted, so that chunks without a row of some group or set still add.
-    sample_weight, clusters : arrays of shape (n,), optional
-        How many rows each row counts for; codes of rows that belong together, such as those of one person.
-    n_threads : int
-        The sums do not depend on it.
+    ``groups`` say how much each row belongs to each group; or they are codes (n,) in 0..n_groups-1, and -1 for a row
+    that counts in f1 and in the variance, but in no group. ``sets`` (n,) are in 0..n_sets-1; -1 for a row of none. The
+    numbers of groups and sets are given, so that chunks without a row of some of them still add. ``sample_weight`` (n,)
+    is how many rows each row counts for, ``clusters`` (n,) are codes of rows that belong together, such as those of one
+    person. The sums do not depend on ``n_threads``.
     """
     members = groups if isinstance(groups, Membership) else Membership.of_codes(groups, n_groups)
     compared, size = members.compared, S.shape[1] + 2

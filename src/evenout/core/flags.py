@@ -70,19 +70,9 @@ def weighted_quantile(values: FloatArray, weight: FloatArray, share: float) -> f
 
 
 def flag_rates(scores: FloatArray, groups: IntArray, n_groups: int, contamination: float) -> FloatArray:
-    """Share of flagged rows in each group.
+    """Share of flagged rows in each group, shape (G,) or (G, m), by scores (n,) or (n, m).
 
-    Parameters
-    ----------
-    scores : array of shape (n,) or (n, m)
-    groups : array of shape (n,)
-        Codes; -1 (unknown) counts towards the threshold alone.
-    n_groups : int
-    contamination : float
-
-    Returns
-    -------
-    array of shape (G,) or (G, m)
+    ``groups`` (n,) are codes; -1 (unknown) counts towards the threshold alone.
 
     >>> flag_rates(np.array([1.0, 2.0, 3.0, 4.0]), np.array([0, 0, 1, 1]), n_groups=2, contamination=0.25).tolist()
     [0.0, 0.5]
@@ -101,17 +91,9 @@ def rate_ratio(rates: FloatArray) -> FloatArray:
 
 
 def beyond_equal_rates(flagged: FloatArray, rows: IntArray) -> FloatArray:
-    """Number of flagged rows beyond those that equal rates of all groups would give.
+    """Number of flagged rows (m,) beyond those that equal rates of all groups would give.
 
-    Parameters
-    ----------
-    flagged : array of shape (G, m)
-        Flagged rows of each group by each of m scores.
-    rows : array of shape (G,)
-
-    Returns
-    -------
-    array of shape (m,)
+    ``flagged`` (G, m) are the flagged rows of each group by each of m scores, ``rows`` (G,) all of its rows.
 
     >>> beyond_equal_rates(np.array([[30.0], [10.0]]), np.array([100, 100])).tolist()
     [10.0]
@@ -122,20 +104,10 @@ def beyond_equal_rates(flagged: FloatArray, rows: IntArray) -> FloatArray:
 
 @dataclass(frozen=True)
 class FlagRows:
-    """Held-out rows whose flags are counted.
+    """Held-out rows whose flags are counted, with their groups, weights and clusters in ``sample``.
 
-    Parameters
-    ----------
-    S : array of shape (n, k)
-    t : array of shape (n,)
-    sample : Sample
-        Groups, weights and clusters of the rows.
-    folds : array of shape (n,)
-        A row of fold f is scored by the weights that were solved without f.
-    nested : array of shape (K, n, G), optional
-        The last G columns of S for all rows, as learnt without each fold.
-    n_rows : int, optional
-        Number of all rows, where these are some of them.
+    A row of fold f is scored by the weights that were solved without f. ``nested`` (K, n, G) are the last G columns of
+    S for all rows, as learnt without each fold; ``n_rows`` is the number of all rows, where these are some of them.
     """
 
     S: Annotated[FloatArray, "n k"]
@@ -285,18 +257,9 @@ _LEAST = 0.01  # factors of a group's resemblance are kept between this and its 
 def even_flags(t: FloatArray, r: FloatArray, sample: Sample, *, flagged: float, ratio: float) -> FloatArray:
     """``lambda`` of the best rule of a ratio, shape (G,); its sum is 0 where every row belongs to one group.
 
-    Parameters
-    ----------
-    t : array of shape (n,)
-        Not constant.
-    r : array of shape (n, G)
-        Resemblance, mean 1.
-    sample : Sample
-        The groups whose rates are compared.
-    flagged : float
-        Share of the rows that is flagged.
-    ratio : float
-        Smallest over largest flag rate of the groups that are compared; above 0.998, that is solved for.
+    ``t`` (n,) is not constant, ``r`` (n, G) is resemblance, of mean 1, and ``flagged`` the share of the rows that is
+    flagged. ``ratio`` is the smallest over the largest flag rate of the groups that are compared; above 0.998, that is
+    solved for.
     """
     held, block = _compared(sample)
     compares = sample.compared.pairs & (sample.total > 0) & (sample.total > 0)[:, None]
@@ -346,13 +309,8 @@ def most_kept(t: FloatArray, r: FloatArray, sample: Sample, *, flagged: float, r
 def linear_resemblance(Z: FloatArray, sample: Sample) -> tuple[FloatArray, FloatArray]:
     """Resemblance that is linear in columns: ``r_g = 1 + (z - centre)' B_g`` by least squares; the centre and B (c, G).
 
-    A score may then move by these columns alone, ``t - sum_g lambda_g r_g = t - (z - centre)' B lambda + constant``.
-    A ridge keeps near-equal columns from weights of opposite sign.
-
-    Parameters
-    ----------
-    Z : array of shape (n, c)
-    sample : Sample
+    A score may then move by these columns Z (n, c) alone: ``t - sum_g lambda_g r_g`` is
+    ``t - (z - centre)' B lambda + constant``. A ridge keeps near-equal columns from weights of opposite sign.
     """
     phi = sample.members.weights
     known = np.zeros(len(Z), dtype=bool)

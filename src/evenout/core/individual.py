@@ -1,5 +1,6 @@
 """Individual fairness: similar rows of different groups should have similar scores."""
 
+from functools import cache, partial
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -152,13 +153,10 @@ class Individual(Notion, BaseEstimator):
         p, q = np.triu_indices(rows.n_groups, 1)
         stands_for = rows.stands_for[p] * rows.stands_for[q]
         shape: dict[str, Any] = {"n_groups": rows.n_groups, "n_folds": 1, "scale": scale}
-        warned = False
+        warn_once = cache(partial(warn_few_pairs, effective))
 
         def sums(S: FloatArray, t: FloatArray, of: BoolArray) -> dict[str, FloatArray]:
-            nonlocal warned
-            if not warned:  # now the number of weights is known
-                warn_few_pairs(effective, n_weights=S.shape[1])
-                warned = True
+            warn_once(n_weights=S.shape[1])  # only now is their number known
             given = features, np.column_stack([S, t]), np.where(of, rows.groups, -1), np.zeros(len(S), dtype=np.intp)
             if rows.pair_sums is None:
                 how = shape | {"method": self.pairs, "seed": rows.seed, "n_threads": rows.n_threads}

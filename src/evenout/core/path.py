@@ -388,24 +388,11 @@ _ANYWAY = "Give {@alpha} to remove bias all the same."
 class Choice:
     """An alpha, and the outcome that may be stated for it.
 
-    Parameters
-    ----------
-    alpha : float
-    asked : float
-        The share of the bias to remove.
-    met : bool
-        Whether the stated outcome supports the request.
-    reached : float
-        The stated share; NaN without a gap.
-    interval : pair of float
-        Of the stated share, 95 %; NaN on training rows.
-    correlation : float
-        Of the score with the base score.
-    message : str
-        Template of a warning of this `kind`; empty if there is nothing to warn of.
-    kind : type of EvenoutWarning
-    doubt : {"", "probable", "labels", "drift"}
-        Why the outcome cannot be known; see `evenout.core.ruler.Sample` and `evenout.fitting.update`.
+    ``asked`` is the share of the bias to remove, ``reached`` the stated share, NaN without a gap, and ``interval`` its
+    95 % interval, NaN on training rows; ``met``: whether the stated outcome supports the request. ``correlation`` is
+    that of the score with the base score. ``message`` is the template of a warning of this ``kind``, empty if there is
+    nothing to warn of. ``doubt``, which is "", "probable", "labels" or "drift", says why the outcome cannot be known;
+    see `evenout.core.ruler.Sample` and `evenout.fitting.update`.
     """
 
     alpha: float

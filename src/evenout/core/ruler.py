@@ -327,16 +327,11 @@ class RatioEstimate(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """Rows as they are measured.
+    """Rows as they are measured: how much each belongs to each group, and which groups are compared.
 
-    Parameters
-    ----------
-    members : Membership
-        How much each of n rows belongs to each of G groups, and which groups are compared.
-    weight, clusters : arrays of shape (n,), optional
-        How much each row counts, on any scale; codes 0, 1, ... of rows that belong together.
-    doubt : {"", "probable", "labels"}
-        A reason for which more rows would not help: groups are known by probabilities alone, or rows are unlabelled.
+    ``weight`` (n,) is how much each row counts, on any scale; ``clusters`` (n,) are codes 0, 1, ... of rows that belong
+    together. ``doubt`` is a reason for which more rows would not help: groups are known by probabilities alone, or rows
+    are unlabelled.
     """
 
     members: Membership
