@@ -425,9 +425,7 @@ class _Programme:
                 if band.value < self.worst:  # no rule can have so small a total: the dual has no lower bound
                     return None
                 dual, settled = self._newton(mix, band, dual, 0.05 if last else 0.5)
-                # A row outside the band may be on the other side of the threshold by now.
-                crossed = ~band.inside & ((self._scores(mix, dual) > dual.threshold) != band.sure)
-                if settled and not (last and crossed.any()):
+                if settled and not (last and self._crossed(mix, band, dual)):
                     break
                 reach *= 1.5 if settled else 1.0
             else:
@@ -461,6 +459,10 @@ class _Programme:
             mass = self.mass[near] * (mass.sum() / self.mass[near].sum())
         rates, value = mix.T @ (self.columns.T @ over), self.flagged * dual.threshold + self.mass @ np.maximum(y, 0.0)
         return _Band(self.gain[near], self.columns[near], mass, inside, sure, rates, float(over.sum()), float(value))
+
+    def _crossed(self, mix: FloatArray, band: _Band, dual: _Dual) -> bool:
+        """Whether a row outside the band is on the other side of the threshold by now."""
+        return bool((~band.inside & ((self._scores(mix, dual) > dual.threshold) != band.sure)).any())
 
     def _newton(self, mix: FloatArray, band: _Band, dual: _Dual, tolerance: float) -> tuple[_Dual, bool]:
         """Take steps until scores in the band move by less than ``tolerance`` widths, which is said, or leave it.
