@@ -34,6 +34,7 @@ from joblib import Parallel, delayed
 from evenout import FairOutlierEnsemble, Groups
 from evenout.core.flags import flag_threshold, rate_ratio
 from evenout.core.path import Target, TradeoffPath, choose, least_alpha
+from evenout.core.registry import weighted_notions
 from evenout.core.types import FloatArray
 from evenout.datasets import list_datasets, list_scenarios
 from evenout.detectors.fairlof import FairLOF
@@ -44,7 +45,7 @@ from halves import Pool, Split, cut
 REQUESTS = (0.5, 0.8, 0.95)
 CURVE = 40  # alphas, or strengths of repair, at which the trade-off on the judged half is drawn
 LOF_20 = 3  # its column in the paper's pool
-PARITY = {"demographic_parity": 1.0}
+PARITY = weighted_notions({"demographic_parity": 1.0})
 SPURIOUS = ("variance", "shift", "measurement_noise")
 FLAGGED = 0.1
 FAIRLOF = ("lof_gap", "lof_auc", "gap", "auc", "printed_gap", "printed_auc")

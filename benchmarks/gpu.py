@@ -38,13 +38,14 @@ from evenout.core.individual import DEFAULT_LENGTH, comparable_rows
 from evenout.core.pairwise import PairSums, pair_sums
 from evenout.core.parallel import side_by_side
 from evenout.core.path import TradeoffPath
+from evenout.core.registry import weighted_notions
 from evenout.core.types import FloatArray, IntArray
 from evenout.detectors.forest import Forest
 from evenout.detectors.neighbours import Neighbours
 from evenout.detectors.search import cut_blocks, nearest_by_blocks
 
 LOF, KNN, TREES = range(5, 31, 5), range(2, 11, 2), range(25, 176, 25)
-FAIRNESS = {"demographic_parity": 1.0, "individual": 1.0}
+FAIRNESS = weighted_notions({"demographic_parity": 1.0, "individual": 1.0})
 REDUCTION = 0.3  # share of the bias to remove, the mean of the two notions
 SMALL = 20_000  # rows of the first fit
 LARGE = 2_000_000  # rows up to which the form with a short scale is timed, too

@@ -47,7 +47,7 @@ def main() -> None:
     beta = rank_weights(t)
     start = time.perf_counter()
     cells = collect_cells(S, t, beta, codes, assign_folds(S, codes, 5, 0), n_groups=options.groups, n_sets=5)
-    path = TradeoffPath(CrossFit.of_folds(cells), {"demographic_parity": 1.0})
+    path = TradeoffPath(CrossFit.of_folds(cells), ((PARITY, 1.0),))
     prepared = time.perf_counter() - start
     alphas = np.r_[0.0, path.grid(options.alphas - 1)]
     start = time.perf_counter()

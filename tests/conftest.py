@@ -78,8 +78,17 @@ def problem_from(
     sums = None
     if pairs:
         sums = pair_sums(X, np.column_stack([S, t]), groups, folds, n_groups=n_groups, n_folds=n_folds)
-    cross = with_sums(CrossFit.of_folds(cells, base), sums, own)
+    cross = with_sums(folded(cells, base), sums, own)
     return Problem(X, S, t, beta, groups, folds, cells, cross, sample_weight, clusters)
+
+
+def folded(cells, base=None) -> CrossFit:
+    """Sums of folds that one model scores, whose target has the weights ``base`` (k,)."""
+    cross = CrossFit.of_folds(cells)
+    if base is None:
+        return cross
+    parts = {name: getattr(cross, name) for name in ("whole", "training", "held")}
+    return replace(cross, **{n: replace(p, base=np.repeat(base[None], p.n_sets, axis=0)) for n, p in parts.items()})
 
 
 def pairs_among(pairs, sets):

@@ -551,7 +551,7 @@ class BlindRepair(TakesSettings, TransformerMixin, BaseEstimator):
             folds = assign_folds(Z, rows.groups.codes, N_FOLDS, settings.seed, rows.clusters)
             machine: dict[str, Any] = {"seed": settings.seed, "n_jobs": self.n_jobs, "stands_for": sample.weight}
             cross = cross_fit_resemblance(self.classifier, Z, sample.members, folds, **machine)
-            path = TradeoffPath(cross.sums(t, sample), settings.fairness, noise_aware=True)
+            path = TradeoffPath(cross.sums(t, sample), tuple(settings.fairness.items()), noise_aware=True)
             prices, flags = settle_repair(settings, path, cross, t, sample)
             model, known, repaired = cross.model, cross.known, prices.apply(t, cross.own)
             kept = list_kept(t, repaired, self.contamination)

@@ -2,6 +2,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
+from tests.conftest import folded
 
 from evenout.core.cells import CrossFit, collect_cells, unit_target
 from evenout.core.path import TradeoffPath, open_path
@@ -209,7 +210,7 @@ def test_own_form_of_a_linear_target_is_compared_with_it(make, summed):
     base = np.full(5, 0.2)
     rows = make(pairs=False)
     cells = collect_cells(rows.S, rows.S @ base, rows.beta, rows.groups, rows.folds, n_groups=3, n_sets=5)
-    path = TradeoffPath(summed(CrossFit.of_folds(cells, base), own=np.diag([1.0, 0, 0, 0, 0])), {"own": 1.0})
+    path = TradeoffPath(summed(folded(cells, base), own=np.diag([1.0, 0, 0, 0, 0])), {"own": 1.0})
     start, far = path.weights(np.array([0.0, 1e6]))
     np.testing.assert_array_equal(start, base)
     assert abs(far[0]) < 1e-3  # the detector that the form is about is gone

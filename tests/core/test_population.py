@@ -14,6 +14,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+from tests.conftest import folded
 
 from evenout.core.cells import Cells, CrossFit, collect_cells
 from evenout.core.parity import _HeldOut
@@ -90,7 +91,7 @@ class Population:
         plain[:, :, -1] = plain.sum(axis=2)
         for sums in copies * plain:
             spread = copies * sums[:, :-1] if copies > 1 and clustered else None
-            yield CrossFit.of_folds(Cells(sums, sums[:, -1], spread), base=self.base)
+            yield folded(Cells(sums, sums[:, -1], spread), self.base)
 
 
 @dataclass(frozen=True)

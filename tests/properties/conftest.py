@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from tests.conftest import folded
 
 from evenout import FairOutlierEnsemble, Groups
 from evenout.core.base_score import learn_scaling, unit_range
@@ -78,7 +79,7 @@ class Problem:
         return collect_cells(*parts, n_groups=self.groups.max() + 1, n_sets=self.folds.max() + 1)
 
     def cross(self, **more) -> CrossFit:
-        return CrossFit.of_folds(self.cells(), **more)
+        return folded(self.cells(), **more)
 
     @property
     def Z(self):  # noqa: N802

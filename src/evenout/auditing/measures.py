@@ -35,7 +35,6 @@ from evenout.core.intervals import (
     extreme_ends,
     normal_value,
     tukey_p_value,
-    wilson,
     wilson_interval,
 )
 from evenout.core.resampling import MAX_LEVELS, Table, class_table, joined_clusters, level_table
@@ -403,8 +402,9 @@ def score_family(inputs: AuditInputs, settings: AuditSettings, rng: np.random.Ge
         measures.append(detectable_rate_gap("flag_rate", rate, sizes, by_flag, names, confidence))
     # clusters of rows count as n^2 / sum of their squared sizes rows
     rows = float(n) if clusters is None else float(n) ** 2 / float((np.bincount(clusters) ** 2).sum())
-    ends = zip(groups, *(end.tolist() for end in wilson(sizes * (rows / n), rows, confidence)), strict=True)
-    return [*(Measure("group_share", at.group, None, at.n / n, lo, hi, n=at.n) for at, lo, hi in ends), *measures]
+    ends = wilson_interval(sizes * (rows / n) / rows, np.asarray(rows), normal_value(confidence))
+    shares = zip(groups, *(end.tolist() for end in ends), strict=True)
+    return [*(Measure("group_share", at.group, None, at.n / n, lo, hi, n=at.n) for at, lo, hi in shares), *measures]
 
 
 def label_family(

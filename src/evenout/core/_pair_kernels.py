@@ -58,16 +58,10 @@ def block_sums(
 ) -> None:  # fmt: skip
     """Add up the pairs of rows ``first..last-1``, TILE at most, with each cell of later rows.
 
-    Parameters
-    ----------
-    x, z : arrays of shape (n, d), float32 or float64, and (n, q)
-        The first column of z is all ones, so that ``M z`` holds the row sums of M.
-    starts, stops : arrays of shape (cells,)
-        Cell b holds the rows ``starts[b]..stops[b] - 1``.
-    slope, offset : float of the type of x
-        ``M_ij = 2^(offset - slope * distance)``.
-    form, mass : arrays of shape (cells, q, q) and (cells,)
-        Get ``sum_ij M_ij (z_i z_i' + z_j z_j' - 2 z_i z_j')``, to be symmetrised, and ``sum_ij M_ij``.
+    x (n, d) is float32 or float64; the first column of z (n, q) is all ones, so that ``M z`` holds the row sums of M.
+    Cell b holds the rows ``starts[b]..stops[b] - 1``, and ``M_ij = 2^(offset - slope * distance)``, with slope and
+    offset of the type of x. ``form`` (cells, q, q) gets ``sum_ij M_ij (z_i z_i' + z_j z_j' - 2 z_i z_j')``, to be
+    symmetrised, and ``mass`` (cells,) ``sum_ij M_ij``.
     """
     q = z.shape[1]
     tile, squared = np.empty((x.shape[1], TILE), x.dtype), np.empty(4 * TILE, x.dtype)
@@ -207,15 +201,9 @@ def cycle_sums(
 ) -> None:  # fmt: skip
     """Add up runs of ``length`` shifts each, from ``shift`` on: in shift s, block a meets block ``(a + s) mod m``.
 
-    Parameters
-    ----------
-    x, z, slope, offset
-        As in `block_sums`.
-    rows, columns : arrays of shape (m + 1,)
-        First row of each block of the two cells, and the end of the last; TILE rows at most in a block of the first.
-    form, mass : arrays of shape (2 R, q, q) and (2 R,)
-        Get the sums of run r, as in `block_sums`, in two parts: up to the end of the second cell in place 2 r, and on
-        from its beginning in place 2 r + 1.
+    ``rows`` and ``columns`` (m + 1,) are the first row of each block of the two cells, and the end of the last; TILE
+    rows at most in a block of the first. ``form`` (2 R, q, q) and ``mass`` (2 R,) get the sums of run r, as in
+    `block_sums`, in two parts: up to the end of the second cell in place 2 r, and on from its beginning in 2 r + 1.
     """
     m, runs = len(rows) - 1, len(mass) // 2
     starts, stops = np.empty(2 * runs, np.intp), np.empty(2 * runs, np.intp)

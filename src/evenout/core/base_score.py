@@ -25,15 +25,10 @@ _BLOCK = 32768  # rows that are summed sequentially
 class Scaling:
     """A learnt scaling of k score columns.
 
-    Parameters
-    ----------
-    kind : str
-        ``"minmax"``: to [0, 1]. ``"rank"``: the share of training rows below, ties counted half. ``"zscore"``: mean 0
-        and standard deviation 1. ``"gaussian"``: ``max(0, erf((s - mean) / (std sqrt 2)))`` (Kriegel et al. 2011).
-    low, high, mean, std, varies : arrays of shape (k,)
-        Of the training rows; ``varies`` is False for constant columns.
-    sorted_scores : array of shape (n, k) or (0, k)
-        The training scores, sorted by column, where ranks need them.
+    ``"minmax"``: to [0, 1]. ``"rank"``: the share of training rows below, ties counted half. ``"zscore"``: mean 0 and
+    standard deviation 1. ``"gaussian"``: ``max(0, erf((s - mean) / (std sqrt 2)))`` (Kriegel et al. 2011). All numbers
+    are those of the training rows; ``varies`` is False for constant columns. ``sorted_scores`` (n, k) are the training
+    scores, sorted by column, where ranks need them, else (0, k).
     """
 
     kind: Annotated[str, SCALINGS]
@@ -149,8 +144,7 @@ class Combination:
     def check(self) -> None:
         """Require a bucket, and a share of each of its detectors."""
         require(self.buckets, "buckets", "is empty")
-        fits = self.shares is None or len(self.shares) == len(self.buckets[0])
-        require(fits, "shares", "has the wrong length")
+        require(self.shares is None or len(self.shares) == len(self.buckets[0]), "shares", "has the wrong length")
 
     def apply(self, S: FloatArray, *, n_threads: int = 1) -> FloatArray:
         """Combine scores of shape (m, k) into m numbers."""
@@ -177,9 +171,7 @@ def _total(columns: FloatArray) -> FloatArray:
 
     ``sum`` adds contiguous columns sequentially, but not the numbers of a single row.
     """
-    if len(columns) == 1:
-        return np.cumsum(columns, axis=1)[:, -1]
-    return np.asfortranarray(columns).sum(axis=1)
+    return np.cumsum(columns, axis=1)[:, -1] if len(columns) == 1 else np.asfortranarray(columns).sum(axis=1)
 
 
 def learn_combination(

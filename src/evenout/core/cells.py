@@ -185,18 +185,13 @@ class CrossFit:
             require(same and cells.n_sets == self.n_folds, name, "does not go with the rest")
 
     @classmethod
-    def of_folds(cls, cells: Cells, base: FloatArray | None = None) -> "CrossFit":
-        """From one set for each fold, all rows scored by the same model; ``base`` is (k,)."""
+    def of_folds(cls, cells: Cells) -> "CrossFit":
+        """From one set for each fold, all rows scored by the same model."""
         whole = cells._each(lambda arrays: arrays[0].sum(axis=0, keepdims=True))
         training = cells._each(  # never by subtraction, so that nothing cancels
             lambda arrays: np.stack([np.delete(arrays[0], f, axis=0).sum(axis=0) for f in range(cells.n_sets)])
         )
-        held = cells
-        if base is not None:
-            whole, training, held = (
-                replace(part, base=np.repeat(base[None], part.n_sets, axis=0)) for part in (whole, training, held)
-            )
-        return cls(whole, training, held, refitted=False)
+        return cls(whole, training, cells, refitted=False)
 
     def only(self, wanted: Callable[[Block], bool]) -> "CrossFit":
         """Some of the blocks that are compared; see `Cells.only`."""
@@ -254,8 +249,7 @@ def variances(cells: Cells, V: FloatArray) -> FloatArray:
     total = cells.total
     n = np.maximum(total[:, 0, 0], _TINY)[:, None]
     mean = np.einsum("fk,fmk->fm", total[:, 0, 1:], V) / n
-    square = ((V @ total[:, 1:, 1:]) * V).sum(axis=2) / n
-    return np.maximum(square - mean**2, 0.0)
+    return np.maximum(((V @ total[:, 1:, 1:]) * V).sum(axis=2) / n - mean**2, 0.0)
 
 
 def fold_variances(cross: CrossFit, V: FloatArray) -> FloatArray:
@@ -295,20 +289,11 @@ def collect_cells(
 ) -> Cells:
     """Sum the augmented rows ``z = (1, s, t)`` over each group of each set.
 
-    Parameters
-    ----------
-    S, t, beta : arrays of shape (n, k), (n,) and (n,)
-    groups : Membership, or array of shape (n,)
-        How much each row belongs to each group. Or codes in 0..n_groups-1, and -1 for a row that counts in f1 and in
-        the variance, but in no group.
-    sets : array of shape (n,)
-        The set of each row, in 0..n_sets-1; -1 for a row of none.
-    n_groups, n_sets : int
-        Not counted, so that chunks without a row of some group or set still add.
-    sample_weight, clusters : arrays of shape (n,), optional
-        How many rows each row counts for; codes of rows that belong together, such as those of one person.
-    n_threads : int
-        The sums do not depend on it.
+    ``groups`` say how much each row belongs to each group; or they are codes (n,) in 0..n_groups-1, and -1 for a row
+    that counts in f1 and in the variance, but in no group. ``sets`` (n,) are in 0..n_sets-1; -1 for a row of none. The
+    numbers of groups and sets are given, so that chunks without a row of some of them still add. ``sample_weight`` (n,)
+    is how many rows each row counts for, ``clusters`` (n,) are codes of rows that belong together, such as those of one
+    person. The sums do not depend on ``n_threads``.
     """
     members = groups if isinstance(groups, Membership) else Membership.of_codes(groups, n_groups)
     compared, size = members.compared, S.shape[1] + 2
@@ -365,8 +350,7 @@ def _few_sums(
     parts = []  # of each group: its rows, or clusters, in order, and their sums
     for group in range(members.n_groups):
         units, phi = members.of(group)
-        belongs = counted.take(units, axis=0)
-        belongs = belongs if hard else belongs * phi[:, None]
+        belongs = counted.take(units, axis=0) * (1.0 if hard else phi[:, None])
         plain[group] = Z.take(units, axis=0).T @ belongs
         if pairs and clusters is not None and len(units):
             order = np.argsort(clusters[units], kind="stable")

@@ -70,19 +70,9 @@ def weighted_quantile(values: FloatArray, weight: FloatArray, share: float) -> f
 
 
 def flag_rates(scores: FloatArray, groups: IntArray, n_groups: int, contamination: float) -> FloatArray:
-    """Share of flagged rows in each group.
+    """Share of flagged rows in each group, shape (G,) or (G, m), by scores (n,) or (n, m).
 
-    Parameters
-    ----------
-    scores : array of shape (n,) or (n, m)
-    groups : array of shape (n,)
-        Codes; -1 (unknown) counts towards the threshold alone.
-    n_groups : int
-    contamination : float
-
-    Returns
-    -------
-    array of shape (G,) or (G, m)
+    ``groups`` (n,) are codes; -1 (unknown) counts towards the threshold alone.
 
     >>> flag_rates(np.array([1.0, 2.0, 3.0, 4.0]), np.array([0, 0, 1, 1]), n_groups=2, contamination=0.25).tolist()
     [0.0, 0.5]
@@ -101,17 +91,9 @@ def rate_ratio(rates: FloatArray) -> FloatArray:
 
 
 def beyond_equal_rates(flagged: FloatArray, rows: IntArray) -> FloatArray:
-    """Number of flagged rows beyond those that equal rates of all groups would give.
+    """Number of flagged rows (m,) beyond those that equal rates of all groups would give.
 
-    Parameters
-    ----------
-    flagged : array of shape (G, m)
-        Flagged rows of each group by each of m scores.
-    rows : array of shape (G,)
-
-    Returns
-    -------
-    array of shape (m,)
+    ``flagged`` (G, m) are the flagged rows of each group by each of m scores, ``rows`` (G,) all of its rows.
 
     >>> beyond_equal_rates(np.array([[30.0], [10.0]]), np.array([100, 100])).tolist()
     [10.0]
@@ -122,20 +104,10 @@ def beyond_equal_rates(flagged: FloatArray, rows: IntArray) -> FloatArray:
 
 @dataclass(frozen=True)
 class FlagRows:
-    """Held-out rows whose flags are counted.
+    """Held-out rows whose flags are counted, with their groups, weights and clusters in ``sample``.
 
-    Parameters
-    ----------
-    S : array of shape (n, k)
-    t : array of shape (n,)
-    sample : Sample
-        Groups, weights and clusters of the rows.
-    folds : array of shape (n,)
-        A row of fold f is scored by the weights that were solved without f.
-    nested : array of shape (K, n, G), optional
-        The last G columns of S for all rows, as learnt without each fold.
-    n_rows : int, optional
-        Number of all rows, where these are some of them.
+    A row of fold f is scored by the weights that were solved without f. ``nested`` (K, n, G) are the last G columns of
+    S for all rows, as learnt without each fold; ``n_rows`` is the number of all rows, where these are some of them.
     """
 
     S: Annotated[FloatArray, "n k"]
@@ -169,8 +141,7 @@ class FlagRows:
     def scores(self, V: FloatArray, fold: int) -> tuple[IntArray, FloatArray]:
         """The rows of a fold, and their m scores with the weights V (K, m, k + 1), shape (b, m)."""
         rows = np.flatnonzero(self.folds == fold)
-        Z = np.column_stack([self.S.take(rows, axis=0), self.t[rows]])
-        return rows, np.einsum("ik,mk->im", Z, V[fold])
+        return rows, np.einsum("ik,mk->im", np.column_stack([self.S.take(rows, axis=0), self.t[rows]]), V[fold])
 
     def flagged(self, V: FloatArray, share: float) -> BoolArray:
         """Whether each row is flagged with the weights V (K, m, k + 1), shape (n, m).
@@ -286,18 +257,9 @@ _LEAST = 0.01  # factors of a group's resemblance are kept between this and its 
 def even_flags(t: FloatArray, r: FloatArray, sample: Sample, *, flagged: float, ratio: float) -> FloatArray:
     """``lambda`` of the best rule of a ratio, shape (G,); its sum is 0 where every row belongs to one group.
 
-    Parameters
-    ----------
-    t : array of shape (n,)
-        Not constant.
-    r : array of shape (n, G)
-        Resemblance, mean 1.
-    sample : Sample
-        The groups whose rates are compared.
-    flagged : float
-        Share of the rows that is flagged.
-    ratio : float
-        Smallest over largest flag rate of the groups that are compared; above 0.998, that is solved for.
+    ``t`` (n,) is not constant, ``r`` (n, G) is resemblance, of mean 1, and ``flagged`` the share of the rows that is
+    flagged. ``ratio`` is the smallest over the largest flag rate of the groups that are compared; above 0.998, that is
+    solved for.
     """
     held, block = _compared(sample)
     compares = sample.compared.pairs & (sample.total > 0) & (sample.total > 0)[:, None]
@@ -317,7 +279,8 @@ def even_flags(t: FloatArray, r: FloatArray, sample: Sample, *, flagged: float, 
         price[held] = -factor * dual.worth
         if sample.compared.simple:  # then r @ shares = 1, and a multiple of the shares changes nothing
             price -= sample.total / sample.total.sum() * price.sum()
-        over = _above(z - r @ price, flagged, sample.weight)
+        moved = z - r @ price
+        over = moved > top_threshold(moved[:, None], flagged, sample.weight)
         rates = np.nan_to_num(sample.means(over))
         counted = float(lowest_over_highest(rates, compares))
         value = min(counted, ratio - close), float((z * programme.mass) @ over)
@@ -334,7 +297,7 @@ def even_flags(t: FloatArray, r: FloatArray, sample: Sample, *, flagged: float, 
 def most_kept(t: FloatArray, r: FloatArray, sample: Sample, *, flagged: float, ratio: float) -> tuple[float, float]:
     """Largest share of t's flagged list that a rule of this ratio can keep, and the mean t of the rows it flags."""
     mass, (held, block) = _mass(sample.weight, len(t)), _compared(sample)
-    base = _above(t, flagged, sample.weight).astype(float)
+    base = (t > top_threshold(t[:, None], flagged, sample.weight)).astype(float)
     programme = _Programme(base, r[:, held], flagged, ratio, mass, block)
     dual = programme.solve(np.ones(len(held)))
     if dual is None:
@@ -346,13 +309,8 @@ def most_kept(t: FloatArray, r: FloatArray, sample: Sample, *, flagged: float, r
 def linear_resemblance(Z: FloatArray, sample: Sample) -> tuple[FloatArray, FloatArray]:
     """Resemblance that is linear in columns: ``r_g = 1 + (z - centre)' B_g`` by least squares; the centre and B (c, G).
 
-    A score may then move by these columns alone, ``t - sum_g lambda_g r_g = t - (z - centre)' B lambda + constant``.
-    A ridge keeps near-equal columns from weights of opposite sign.
-
-    Parameters
-    ----------
-    Z : array of shape (n, c)
-    sample : Sample
+    A score may then move by these columns Z (n, c) alone: ``t - sum_g lambda_g r_g`` is
+    ``t - (z - centre)' B lambda + constant``. A ridge keeps near-equal columns from weights of opposite sign.
     """
     phi = sample.members.weights
     known = np.zeros(len(Z), dtype=bool)
@@ -378,10 +336,6 @@ def _compared(sample: Sample) -> tuple[IntArray, IntArray]:
     blocks = sample.compared.groups_among(sample.total > 0)
     held = np.array([g for block in blocks for g in block], dtype=np.intp)
     return held, np.repeat(np.arange(len(blocks)), [len(block) for block in blocks])
-
-
-def _above(scores: FloatArray, flagged: float, weight: FloatArray | None) -> BoolArray:
-    return np.asarray(scores > top_threshold(scores[:, None], flagged, weight)[0])
 
 
 class _Dual(NamedTuple):
@@ -553,8 +507,7 @@ class _Programme:
             dw, dc, low = step[:G], float(step[G]), step[G + 1 :][self.block]
             p = q + J @ dw - h * dc
             up, down = rise - A * (p - low), fall - B * (low / rho - p)
-            move = band.columns @ (mix @ dw) - dc
-            moved = float(np.sqrt((slope @ move**2) / max(slope.sum(), 1e-300)))
+            moved = float(np.sqrt((slope @ (band.columns @ (mix @ dw) - dc) ** 2) / max(slope.sum(), 1e-300)))
             if not whole:  # groups may have no row in the band that would show how far they move
                 moved = max(moved, 0.25 * float(np.abs(dw * self.typical).max()))
             length = min(1.0, _BAND / 2.0 * width / max(moved, 1e-300))
@@ -569,8 +522,7 @@ class _Programme:
                 length /= 2.0
             rise, fall, threshold = rise + length * up, fall + length * down, threshold + length * dc
             value, left = reached, left - length * moved
-            if length > 0.9 and moved < tolerance * width:
-                return _Dual(rise, fall, threshold, width), True
-            if left < 0 or length <= 1e-9:
+            settled = length > 0.9 and moved < tolerance * width
+            if settled or left < 0 or length <= 1e-9:
                 break
-        return _Dual(rise, fall, threshold, width), False
+        return _Dual(rise, fall, threshold, width), settled

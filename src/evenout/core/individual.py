@@ -1,5 +1,6 @@
 """Individual fairness: similar rows of different groups should have similar scores."""
 
+from functools import cache, partial
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -152,13 +153,10 @@ class Individual(Notion, BaseEstimator):
         p, q = np.triu_indices(rows.n_groups, 1)
         stands_for = rows.stands_for[p] * rows.stands_for[q]
         shape: dict[str, Any] = {"n_groups": rows.n_groups, "n_folds": 1, "scale": scale}
-        warned = False
+        warn_once = cache(partial(warn_few_pairs, effective))
 
         def sums(S: FloatArray, t: FloatArray, of: BoolArray) -> dict[str, FloatArray]:
-            nonlocal warned
-            if not warned:  # now the number of weights is known
-                warn_few_pairs(effective, n_weights=S.shape[1])
-                warned = True
+            warn_once(n_weights=S.shape[1])  # only now is their number known
             given = features, np.column_stack([S, t]), np.where(of, rows.groups, -1), np.zeros(len(S), dtype=np.intp)
             if rows.pair_sums is None:
                 how = shape | {"method": self.pairs, "seed": rows.seed, "n_threads": rows.n_threads}
@@ -166,8 +164,10 @@ class Individual(Notion, BaseEstimator):
             else:
                 pairs, error = rows.pair_sums(*given, **shape), 0.0
             form, mass = pairs.total()
-            form, mass = form * stands_for[:, None, None], mass * stands_for
-            return {"form": form, "mass": mass, "error": np.array(error), "pairs": np.array(effective)}
+            return {
+                "form": form * stands_for[:, None, None], "mass": mass * stands_for,
+                "error": np.array(error), "pairs": np.array(effective),
+            }  # fmt: skip
 
         return sums
 
@@ -190,8 +190,7 @@ class Individual(Notion, BaseEstimator):
 
     def bias(self, cross: CrossFit, V: FloatArray) -> FloatArray:
         """`training_bias` on pairs with both rows in one fold."""
-        squared, mass = self._squared(cross, V)
-        return _per_mass(squared.sum(axis=0), mass.sum(axis=0))
+        return _per_mass(*(part.sum(axis=0) for part in self._squared(cross, V)))
 
     def fold_biases(self, cross: CrossFit, V: FloatArray) -> FloatArray:
         """`bias` of each fold."""

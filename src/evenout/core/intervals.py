@@ -176,14 +176,8 @@ def holm(p: FloatArray) -> FloatArray:
     adjusted = np.full(len(p), np.nan)
     tested = np.flatnonzero(~np.isnan(p))
     order = tested[np.argsort(p[tested], kind="stable")]
-    steps = (len(order) - np.arange(len(order))) * p[order]
-    adjusted[order] = np.minimum(np.maximum.accumulate(steps), 1.0)
+    adjusted[order] = np.minimum(np.maximum.accumulate((len(order) - np.arange(len(order))) * p[order]), 1.0)
     return adjusted
-
-
-def wilson(count: FloatArray, n: float, confidence: float) -> tuple[FloatArray, FloatArray]:
-    """Wilson's interval of the share ``count / n``."""
-    return wilson_interval(count / n, np.asarray(n, dtype=float), normal_value(confidence))
 
 
 def wilson_interval(share: FloatArray, n: FloatArray, z: float) -> tuple[FloatArray, FloatArray]:

@@ -25,18 +25,11 @@ AMONG = ("all", "outliers", "inliers")
 class Block:
     """Groups that are compared with each other, each pair of them.
 
-    Parameters
-    ----------
-    groups : tuple of int
-    weight : float
-        Weight of these comparisons: equal for attributes, the number of rows for strata.
-    by_size : bool
-        False: all pairs have equal weight, and the block is the mean squared difference. True: a pair has the weight
-        ``p_g p_h``, with ``p`` the share of the rows, and the block is the variance between groups, as for bands.
-    among : {"all", "outliers", "inliers"}
-        The rows that are compared: all, or those that are labelled as outliers, or as inliers.
-    of : str
-        The attribute of the groups, where attributes are compared one by one.
+    ``weight`` is that of these comparisons: equal for attributes, the number of rows for strata. If not ``by_size``,
+    all pairs have equal weight, and the block is the mean squared difference; else a pair has the weight ``p_g p_h``,
+    with ``p`` the share of the rows, and the block is the variance between groups, as for bands. ``among`` says which
+    rows are compared: all, or those that are labelled as outliers, or as inliers. ``of`` is the attribute of the
+    groups, where attributes are compared one by one.
     """
 
     groups: tuple[int, ...]
@@ -141,13 +134,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Membership:
-    """How much each of n rows belongs to each of G groups.
-
-    Parameters
-    ----------
-    weights : sparse array of shape (n, G), by columns
-    compared : Comparison
-    """
+    """How much each of n rows belongs to each of G groups: ``weights`` (n, G), by columns."""
 
     weights: csc_array
     compared: Comparison
@@ -191,13 +178,14 @@ class Membership:
         sizes = [float(part.sum()) for part in parts]
         joined = csc_array(hstack(parts))
         joined.eliminate_zeros()
-        blocks, overlaps, G = [], [], self.n_groups
-        for first, size in zip(range(0, len(parts) * G, G), sizes, strict=True):
-            for block in self.compared.blocks:
-                groups = tuple(first + g for g in block.groups)
-                blocks.append(Block(groups, block.weight * size / sum(sizes), block.by_size))
-            overlaps += [(first + g, first + h) for g, h in self.compared.overlaps]
-        return Membership(joined, Comparison(len(parts) * G, tuple(blocks), tuple(overlaps)))
+        firsts = range(0, joined.shape[1], self.n_groups)
+        blocks = tuple(
+            Block(tuple(first + g for g in block.groups), block.weight * size / sum(sizes), block.by_size)
+            for first, size in zip(firsts, sizes, strict=True)
+            for block in self.compared.blocks
+        )
+        overlaps = tuple((first + g, first + h) for first in firsts for g, h in self.compared.overlaps)
+        return Membership(joined, Comparison(joined.shape[1], blocks, overlaps))
 
     @property
     def n_groups(self) -> int:

@@ -28,18 +28,8 @@ ChiSquare: TypeAlias = tuple[FloatArray, FloatArray, FloatArray]  # value, scale
 class NotionRows:
     """The rows that a notion may use before any score is known.
 
-    Parameters
-    ----------
-    X : array of shape (n, d)
-        Features.
-    groups : array of shape (n,)
-        Codes, -1 for a row without a group.
-    n_groups : int
-    stands_for : array of shape (G,)
-        How many rows each row of a group stands for.
-    seed, n_threads : int
-    pair_sums : callable, optional
-        `evenout.core.pairwise.pair_sums` on another device.
+    ``X`` (n, d) are features, ``groups`` (n,) codes, -1 for a row without a group; each row of a group stands for
+    ``stands_for`` (G,) rows. ``pair_sums`` is `evenout.core.pairwise.pair_sums` on another device.
     """
 
     X: FloatArray

@@ -81,19 +81,11 @@ def pair_sums(
 ) -> PairSums:
     """Sum ``M_ij`` and ``M_ij (z_i - z_j)(z_i - z_j)'`` over all pairs of rows from different groups.
 
-    Parameters
-    ----------
-    X, Z : arrays of shape (n, d) and (n, q)
-        Features, without protected attributes, and scores; finite.
-    groups, folds : arrays of shape (n,)
-        Codes in 0..n_groups-1, or -1 for a row that is left out; folds in 0..n_folds-1.
-    n_groups, n_folds : int
-    scale : "minmax" or float
-        With ``dist`` the Euclidean distance, ``delta = (dist - lo) / (hi - lo)`` over the smallest and largest distance
-        between rows of different groups (the paper), 0 if these are equal; or ``delta = dist / scale``, where
-        similarities below 1e-38 count as 0.
-    n_threads : int
-        The sums are the same, bit for bit, for any number of threads.
+    X (n, d) are features, without protected attributes, and Z (n, q) scores, all finite. ``groups`` (n,) are codes in
+    0..n_groups-1, or -1 for a row that is left out; ``folds`` (n,) are in 0..n_folds-1. With ``dist`` the Euclidean
+    distance, ``scale="minmax"`` is ``delta = (dist - lo) / (hi - lo)`` over the smallest and largest distance between
+    rows of different groups (the paper), 0 if these are equal; a number is ``delta = dist / scale``, where similarities
+    below 1e-38 count as 0. The sums are the same, bit for bit, for any number of threads.
 
     Examples
     --------
@@ -155,8 +147,7 @@ def _prepared(
     spread = np.sqrt(np.maximum(variances, np.finfo(float).eps * variances[-1]))
     spread[spread == 0] = 1.0
     # Not a matrix product: with so few columns einsum is as fast, and leaves no threads of BLAS spinning behind.
-    basis = np.einsum("ni,ij->nj", centred, axes / spread)
-    z = _padded(np.column_stack([np.ones(len(Z)), basis]), np.float32)
+    z = _padded(np.column_stack([np.ones(len(Z)), np.einsum("ni,ij->nj", centred, axes / spread)]), np.float32)
     return PairRows(_padded(points, slope.dtype), z, slope, offset), unit * spread[:, None] * axes.T
 
 
@@ -171,8 +162,7 @@ def _by_cell(groups: IntArray, folds: IntArray, n_groups: int, n_folds: int) -> 
     """Order of the known rows by (group, fold), where each of these cells begins, and where the last one ends."""
     order = np.lexsort((folds, groups))
     order = order[groups[order] >= 0]
-    cells = groups[order] * n_folds + folds[order]
-    return order, np.searchsorted(cells, np.arange(n_groups * n_folds + 1))
+    return order, np.searchsorted(groups[order] * n_folds + folds[order], np.arange(n_groups * n_folds + 1))
 
 
 def _standardised(rows: FloatArray) -> tuple[FloatArray, float]:
@@ -309,8 +299,7 @@ class PairSample:
         Runs are taken as a simple random sample without replacement.
         """
         runs = len(self.form)
-        spread = self.factor * np.sqrt((1 - 1 / self.factor) * runs / (runs - 1))
-        return spread * (self.form - self.form.mean(axis=0))
+        return self.factor * np.sqrt((1 - 1 / self.factor) * runs / (runs - 1)) * (self.form - self.form.mean(axis=0))
 
     def grown(self, rows: PairRows, goal: float) -> Self:
         """Visit more shifts, for ``goal`` pairs in all, or every pair if there are not twice as many."""
@@ -422,20 +411,10 @@ def sampled_pair_sums(
     twice as many, all are visited. The sample grows until the estimated error is within the tolerance, or everything
     is visited.
 
-    Parameters
-    ----------
-    X, Z, groups, folds, n_groups, n_folds, scale, n_threads
-        As in `pair_sums`. Of more than 1e9 pairs, the range of the distances for ``"minmax"`` is approximate.
-    tolerance : float
-        Relative error by direction, in root mean square, to stop at.
-    seed : int
-        Of the shuffles, which depend on the values of the rows, not on their order.
-
-    Returns
-    -------
-    sums : PairSums
-    error : float
-        Estimated root mean square over shuffles of ``max_v |v'(C~ - C)v| / v'Cv``, v in the range of C.
+    Arguments are as in `pair_sums`; of more than 1e9 pairs, the range of the distances for ``"minmax"`` is approximate.
+    ``tolerance`` is the relative error by direction, in root mean square, to stop at; ``seed`` that of the shuffles,
+    which depend on the values of the rows, not on their order. The error, beside the sums, is the estimated root mean
+    square over shuffles of ``max_v |v'(C~ - C)v| / v'Cv``, v in the range of C.
 
     Notes
     -----

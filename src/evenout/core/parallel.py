@@ -158,11 +158,7 @@ def by_rows(
     """
     n = len(parts[0])
     out = np.empty_like(parts[0], dtype=float) if width is None else np.empty((n, width))
-
-    def work(rows: slice) -> None:
-        out[rows] = function(*(part[rows] for part in parts))
-
-    map_blocks(work, n, block, n_threads)
+    map_blocks(lambda at: np.copyto(out[at], function(*(part[at] for part in parts))), n, block, n_threads)
     return out
 
 
@@ -183,14 +179,10 @@ def put_rows(into: FloatArray, rows: BoolArray, source: FloatArray, n_threads: i
 def side_by_side(parts: Sequence[FloatArray], n_threads: int) -> FloatArray:
     """Columns (n,) and tables (n, c) side by side, row by row in memory."""
     tables = [part[:, None] if part.ndim == 1 else part for part in parts]
-    edges = np.cumsum([0, *(table.shape[1] for table in tables)])
-    out = np.empty((len(tables[0]), edges[-1]))
-
-    def work(rows: slice) -> None:
-        for table, start, stop in zip(tables, edges[:-1], edges[1:], strict=True):
-            out[rows, start:stop] = table[rows]
-
-    map_blocks(work, len(out), ROWS, n_threads)
+    out = np.empty((len(tables[0]), sum(table.shape[1] for table in tables)))
+    map_blocks(
+        lambda at: np.concatenate([table[at] for table in tables], axis=1, out=out[at]), len(out), ROWS, n_threads
+    )
     return out
 
 

@@ -105,9 +105,8 @@ def mean_covariances(cells: Cells) -> FloatArray:
     across = np.einsum("fpk,fpl->fpkl", spread[:, :, 1:, 0], mean[:, h])
     back = np.einsum("fpk,fpl->fpkl", mean[:, g], spread[:, :, 0, 1:])
     square = np.einsum("fp,fpk,fpl->fpkl", spread[:, :, 0, 0], mean[:, g], mean[:, h])
-    scatter = spread[:, :, 1:, 1:] - across - back + square
     factor = small_sample(cells.effective_counts) / np.where(cells.group_counts > 0, cells.group_counts, 1.0)
-    return scatter * (factor[:, g] * factor[:, h])[:, :, None, None]
+    return (spread[:, :, 1:, 1:] - across - back + square) * (factor[:, g] * factor[:, h])[:, :, None, None]
 
 
 class DemographicParity(Notion):

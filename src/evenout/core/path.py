@@ -11,7 +11,7 @@ keeps a correlation of at least 0.9 with the base score.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, wraps
 from typing import TYPE_CHECKING, Annotated, Any, Concatenate, Literal, ParamSpec, TypeAlias
 
@@ -58,6 +58,7 @@ def _of_any_shape(
     return reshaped
 
 
+@dataclass(eq=False, repr=False)
 class TradeoffPath:
     """All solutions of ``minimise f1 + alpha f2``, and the bias that each of them leaves.
 
@@ -68,8 +69,8 @@ class TradeoffPath:
     ----------
     cross : CrossFit
         Sums over all training rows, and over the rows outside and inside of each fold.
-    notions : mapping, or pairs
-        Notion, or its name, to weight. With several notions, each form is divided by the base score's bias.
+    notions : pairs, or mapping
+        Notion, or its name, and its weight. With several notions, each form is divided by the base score's bias.
     method : {"anchored", "published"}
         ``y = t + S v``, or the paper's ``y = S w``; see `evenout.core.problem`.
     noise_aware : bool
@@ -95,31 +96,15 @@ class TradeoffPath:
     # The saved fields; solutions are not saved.
     cross: CrossFit
     notions: tuple[tuple[Notion, Annotated[float, Within(np.finfo(float).tiny), FINITE]], ...]
-    method: Method
-    noise_aware: bool
-    constraint: Weights
-    columns: Columns
-    rule: FlagRule | None
+    method: Method = "anchored"
+    noise_aware: bool = False
+    constraint: Weights = "free"
+    columns: Columns = field(default_factory=Columns)
+    rule: FlagRule | None = None
 
-    def __init__(
-        self,
-        cross: CrossFit,
-        notions: Mapping[Any, float] | Sequence[tuple[Notion, float]],
-        *,
-        method: Method = "anchored",
-        noise_aware: bool = False,
-        constraint: Weights = "free",
-        columns: Columns = Columns(),  # noqa: B008
-        rule: FlagRule | None = None,
-    ) -> None:
-        self.cross = cross
-        self.notions = tuple(weighted_notions(notions))
+    def __post_init__(self) -> None:
+        self.notions = weighted_notions(self.notions)
         self.fairness = {notion.name: weight for notion, weight in self.notions}
-        self.method = method
-        self.noise_aware = noise_aware
-        self.constraint = constraint
-        self.columns = columns
-        self.rule = rule
 
     def check(self) -> None:
         """Require a notion with its sums, columns and a rule that fit the sums, and a solution."""
@@ -127,14 +112,12 @@ class TradeoffPath:
         k, n_groups = self.cross.whole.n_detectors, self.cross.whole.n_groups
         for notion, _ in self.notions if n_groups >= 2 else ():
             for name, shape in notion.shapes(n_groups, k).items():
+                key = f"{notion.name}.{name}"
                 for cells in (self.cross.whole, self.cross.training, self.cross.held):
-                    values = cells.sums.get(f"{notion.name}.{name}")
-                    require(values is not None, f"{notion.name}.{name}", "is missing")
-                    fits = values is not None and values.shape == (cells.n_sets, *shape)
-                    require(fits, f"{notion.name}.{name}", "has the wrong shape")
+                    require(key in cells.sums, key, "is missing")
+                    require(cells.sums[key].shape == (cells.n_sets, *shape), key, "has the wrong shape")
         require(self.columns.resembling <= k, "columns", "has more than there are")
-        fits = self.rule is None or self.rule.without.shape == (self.cross.n_folds, k)
-        require(fits, "rule", "has the wrong shape")
+        require(self.rule is None or self.rule.without.shape == (self.cross.n_folds, k), "rule", "has the wrong shape")
         self.mixture(0.0)  # fails for sums that no rows can have
 
     def weights(self, alpha: float | FloatArray) -> FloatArray:
@@ -145,13 +128,6 @@ class TradeoffPath:
     def mixture(self, alpha: float) -> Mixture:
         """The score at one alpha, ready for rows."""
         return self._solution.mixture(float(_checked(alpha)))
-
-    def towards(self, rule: FlagRule | None) -> "TradeoffPath":
-        """The straight path from the base score to a rule, or back to the path of solutions."""
-        return TradeoffPath(
-            self.cross, self.notions, method=self.method, noise_aware=self.noise_aware,
-            constraint=self.constraint, columns=self.columns, rule=rule,
-        )  # fmt: skip
 
     @_of_any_shape
     def f1(self, alphas: FloatArray) -> FloatArray:
@@ -310,8 +286,8 @@ class TradeoffPath:
         import pandas as pd
 
         alphas = np.r_[0.0, self.grid()] if alphas is None else np.atleast_1d(_checked(alphas))
-        measures = {"f1": self.f1, "f2": self.f2, "correlation": self.correlation}
-        columns = {"alpha": alphas} | {name: measure(alphas) for name, measure in measures.items()}
+        columns = {"alpha": alphas, "f1": self.f1(alphas), "f2": self.f2(alphas)}
+        columns["correlation"] = self.correlation(alphas)
         targets: tuple[Target, ...] = ("training", "unseen")
         for target in targets:
             columns[f"bias_{target}"] = self.bias(alphas, target)
@@ -370,17 +346,18 @@ class TradeoffPath:
         """The solutions of each set of ``cells``; of a rule, the straight paths along ``directions``."""
         forms = combined_form(cells, self.notions, noise_aware=self.noise_aware)
         ridge = self.noise_aware * (CROWDED_RIDGE if self.cross.crowded else RIDGE)
-        settings: dict[str, Any] = {"method": self.method, "constraint": self.constraint, "columns": self.columns}
         return [
-            solve(cells, i, form, **settings, ridge=ridge, direction=None if directions is None else directions[i])
+            solve(
+                cells, i, form, method=self.method, constraint=self.constraint, ridge=ridge, columns=self.columns,
+                direction=None if directions is None else directions[i],
+            )
             for i, form in enumerate(forms)
-        ]
+        ]  # fmt: skip
 
     def _target_bias(self, notion: Notion, target: Target) -> float:
-        cross = self.cross
         if target == "training":
-            return float(notion.training_bias(cross.whole, unit_target(cross.whole)[0])[0])
-        return float(notion.target_bias(cross)[0])
+            return float(notion.training_bias(self.cross.whole, unit_target(self.cross.whole)[0])[0])
+        return float(notion.target_bias(self.cross)[0])
 
     def _unit_bias(self, notion: Notion, target: Target) -> float:
         """1 for one notion; of several the base score's bias by this one, or 1 if it has none."""
@@ -411,24 +388,11 @@ _ANYWAY = "Give {@alpha} to remove bias all the same."
 class Choice:
     """An alpha, and the outcome that may be stated for it.
 
-    Parameters
-    ----------
-    alpha : float
-    asked : float
-        The share of the bias to remove.
-    met : bool
-        Whether the stated outcome supports the request.
-    reached : float
-        The stated share; NaN without a gap.
-    interval : pair of float
-        Of the stated share, 95 %; NaN on training rows.
-    correlation : float
-        Of the score with the base score.
-    message : str
-        Template of a warning of this `kind`; empty if there is nothing to warn of.
-    kind : type of EvenoutWarning
-    doubt : {"", "probable", "labels", "drift"}
-        Why the outcome cannot be known; see `evenout.core.ruler.Sample` and `evenout.fitting.update`.
+    ``asked`` is the share of the bias to remove, ``reached`` the stated share, NaN without a gap, and ``interval`` its
+    95 % interval, NaN on training rows; ``met``: whether the stated outcome supports the request. ``correlation`` is
+    that of the score with the base score. ``message`` is the template of a warning of this ``kind``, empty if there is
+    nothing to warn of. ``doubt``, which is "", "probable", "labels" or "drift", says why the outcome cannot be known;
+    see `evenout.core.ruler.Sample` and `evenout.fitting.update`.
     """
 
     alpha: float
@@ -473,10 +437,9 @@ def choose(
     ``least`` is the correlation with the base score below which a request counts as not met, whatever the bias.
     ``more`` ends the message "Other ... may reach more" of a request that is not met, and ``anyway`` that of no gap.
     """
-    nan = float("nan")
     if not path.gap_detected:
         message = no_gap_message(path.gap_p_value, anyway)
-        return Choice(0.0, bias_reduction, False, nan, (nan, nan), 1.0, message, NoGapWarning)
+        return Choice(0.0, bias_reduction, False, np.nan, (np.nan, np.nan), 1.0, message, NoGapWarning)
     if confidence is not None and target == "unseen":
         alpha = least_alpha(path, _bound(path, bias_reduction, confidence), 0.0)
     else:
@@ -518,10 +481,7 @@ def least_alpha(path: TradeoffPath, measure: Callable[[FloatArray], FloatArray],
     low, high = alphas[first - 1], alphas[first]
     while high - low > 1e-6 * high:
         middle = np.sqrt(low * high) if low > 0 else high / 2
-        if measure(np.array([middle]))[0] >= request:
-            high = middle
-        else:
-            low = middle
+        low, high = (low, middle) if measure(np.array([middle]))[0] >= request else (middle, high)
     return float(high)
 
 
@@ -548,22 +508,22 @@ def close_alphas(path: TradeoffPath) -> FloatArray:
 
 def open_path(cross: CrossFit, fairness: Mapping[Any, float], **settings: Any) -> TradeoffPath:
     """Make the path; of several notions, group notions without a detectable gap are left out, with a warning."""
-    path = TradeoffPath(cross, fairness, **settings)
+    path = TradeoffPath(cross, weighted_notions(fairness), **settings)
     if len(path.notions) < 2 or cross.whole.n_groups < 2:
         return path
     groups = [notion for notion, _ in path.notions if isinstance(notion, DemographicParity)]
-    even = [notion for notion in groups if not TradeoffPath(cross, {notion: 1.0}).gap_detected]
-    rest = {notion: weight for notion, weight in path.notions if notion not in even}
+    even = [notion for notion in groups if not TradeoffPath(cross, ((notion, 1.0),)).gap_detected]
+    rest = tuple((notion, weight) for notion, weight in path.notions if notion not in even)
     if not even or not rest:
-        return TradeoffPath(cross, {even[0]: 1.0}, **settings) if even else path
-    named = " and ".join(notion.name for notion in rest)
+        return replace(path, notions=((even[0], 1.0),)) if even else path
+    named = " and ".join(notion.name for notion, _ in rest)
     what = "" if even == [PARITY] else f" by {' and '.join(notion.name for notion in even)}"
     p = min(notion.gap_p_value(cross.whole) for notion in even)
     warn(
         f"no group gap was found in the base score{what} (p = {p:.2g} for 'no gap'); only {named} fairness is pursued",
         NoGapWarning,
     )
-    return TradeoffPath(cross, rest if len(rest) > 1 else dict.fromkeys(rest, 1.0), **settings)
+    return replace(path, notions=rest if len(rest) > 1 else ((rest[0][0], 1.0),))
 
 
 def no_gap_message(p: float, anyway: str = _ANYWAY) -> str:

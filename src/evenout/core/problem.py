@@ -70,8 +70,7 @@ class Spectrum:
 
     def f1(self, alpha: FloatArray) -> FloatArray:
         """``f1(x(alpha)) = f1_least + (x - x(0))' A (x - x(0))``, free of cancellation where the fit is close."""
-        start = ratio(self.pull, self.misfit, 0.0)
-        return self.f1_least + ((self._coordinates(alpha) - start) ** 2) @ self.misfit
+        return self.f1_least + ((self._coordinates(alpha) - ratio(self.pull, self.misfit, 0.0)) ** 2) @ self.misfit
 
     def f2(self, alpha: FloatArray) -> FloatArray:
         """``f2(x(alpha)) = f2_least + (x - x(inf))' C (x - x(inf))``."""
@@ -428,23 +427,12 @@ def solve(
 ) -> Solutions:
     """Solve on one set of rows, for every alpha.
 
-    Parameters
-    ----------
-    cells, place
-        The sums, and which of their sets to solve on.
-    form : array of shape (k + 1, k + 1)
-        Of ``(s, t)``.
-    method : {"anchored", "published"}
-    constraint : {"free", "nonnegative", "simplex"}
-        Of the weights of the sum where t is linear in the detectors or the problem is the published one; else of v, and
-        for ``"simplex"`` of v and the target's weight together. It does not apply to resemblance.
-    ridge : float
-        Add this share of the mean of A's diagonal to the diagonal, so that nearly equal detectors do not get huge
-        weights of opposite sign.
-    columns : Columns
-        Which columns may move; for ``"anchored"``.
-    direction : array of shape (k,), optional
-        Take the straight path from t in this direction instead of solving.
+    ``place`` is the set of the cells to solve on, ``form`` (k + 1, k + 1) that of ``(s, t)``. The constraint is one of
+    the weights of the sum where t is linear in the detectors or the problem is the published one; else of v, and for
+    ``"simplex"`` of v and the target's weight together. It does not apply to resemblance. The share ``ridge`` of the
+    mean of A's diagonal is added to the diagonal, so that nearly equal detectors do not get huge weights of opposite
+    sign. ``columns`` says which columns may move, for ``"anchored"``. With a ``direction`` (k,), the straight path from
+    t is taken instead of solving.
     """
     k, total = cells.n_detectors, cells.weighted[place]
     none = np.zeros(k)

@@ -13,10 +13,10 @@ NOTIONS: dict[str, Notion] = {notion.name: notion for notion in _BUILT_IN}
 GROUP_NOTIONS = tuple(name for name, notion in NOTIONS.items() if isinstance(notion, DemographicParity))
 
 
-def weighted_notions(fairness: Mapping[Any, float] | Sequence[tuple[Any, float]]) -> list[tuple[Notion, float]]:
+def weighted_notions(fairness: Mapping[Any, float] | Sequence[tuple[Any, float]]) -> tuple[tuple[Notion, float], ...]:
     """Notions, given by name or as objects, with their weights; ``"own"`` is a form that was collected already."""
     known = {**NOTIONS, "own": Own()}
-    return [(known[n] if isinstance(n, str) else n, float(weight)) for n, weight in dict(fairness).items()]
+    return tuple((known[n] if isinstance(n, str) else n, float(weight)) for n, weight in dict(fairness).items())
 
 
 def needs_labels(fairness: Any) -> bool:

@@ -89,12 +89,10 @@ class ClusterTable(Table):
     def bootstrap(self, size: int, rng: np.random.Generator) -> Iterator[IntArray]:
         """Batches, shape (b, G, C), of tables whose clusters are drawn with replacement within each group."""
         cells_of = [self.members[np.flatnonzero(self.owner == g)].T.tocsr() for g in range(len(self.counts))]
+        sizes = [cells.shape[1] for cells in cells_of]
         for batch in self._batches(size):
-            drawn = []
-            for cells in cells_of:
-                n = cells.shape[1]
-                drawn.append((cells @ _count(rng.integers(n, size=(batch, n)), n).T).T)
-            yield np.stack(drawn, axis=1)
+            times = [_count(rng.integers(n, size=(batch, n)), n) for n in sizes]
+            yield np.stack([(cells @ drawn.T).T for cells, drawn in zip(cells_of, times, strict=True)], axis=1)
 
     def permutations(self, size: int, rng: np.random.Generator) -> Iterator[IntArray]:
         """Batches, shape (b, G, C), of tables in which clusters have swapped groups within each class."""
@@ -165,9 +163,8 @@ def level_table(
     of_class, twice = np.zeros(n, dtype=np.intp) if classes is None else classes, 1
     if flagged is not None:
         of_class, twice = 2 * of_class + flagged, 2
-    edges = np.arange(n_classes + 1) * twice * L
+    values, edges = np.tile(levels, twice * n_classes), np.arange(n_classes + 1) * twice * L
     beside = np.bincount(position[n:], minlength=L) if len(extra) else None
-    values = np.tile(levels, twice * n_classes)
     return _table(of_class * L + position[:n], groups, n_groups, values, edges, beside, clusters)
 
 
@@ -236,8 +233,7 @@ def _score_levels(scores: FloatArray, limit: int | None) -> tuple[FloatArray, In
     above = len(scores) - np.cumsum(counts)
     large = counts > len(scores) / limit  # a score that many rows share stays a level of its own
     starts = large | np.r_[False, large[:-1]]
-    steps = np.cumsum(starts) - np.floor(limit * np.sqrt(above / len(scores)))
-    _, bins = np.unique(steps, return_inverse=True)
+    _, bins = np.unique(np.cumsum(starts) - np.floor(limit * np.sqrt(above / len(scores))), return_inverse=True)
     means = np.bincount(bins, weights=levels * counts) / np.bincount(bins, weights=counts)
     return means, bins[position]
 

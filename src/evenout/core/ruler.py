@@ -293,11 +293,9 @@ class Means:
         Attributes that are compared one by one are tested one by one; the smallest p is multiplied by their number.
         """
         measured = self.known, np.nan_to_num(self.mean), np.nan_to_num(self.cov), self.size, 0.0
-        tested = []
-        for of in sorted({block.of for block in self.compared.blocks}):
-            blocks = tuple(block for block in self.compared.blocks if block.of == of)
-            tested.append(wald_test(replace(self.compared, blocks=blocks), *measured))
-        return smallest_p_value(tested)
+        blocks = self.compared.blocks
+        parts = [tuple(block for block in blocks if block.of == of) for of in {block.of for block in blocks}]
+        return smallest_p_value([wald_test(replace(self.compared, blocks=part), *measured) for part in parts])
 
     def rows_worth(self) -> FloatArray:
         """Independent rows that each rate is worth by its variance, shape (G,)."""
@@ -329,16 +327,11 @@ class RatioEstimate(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """Rows as they are measured.
+    """Rows as they are measured: how much each belongs to each group, and which groups are compared.
 
-    Parameters
-    ----------
-    members : Membership
-        How much each of n rows belongs to each of G groups, and which groups are compared.
-    weight, clusters : arrays of shape (n,), optional
-        How much each row counts, on any scale; codes 0, 1, ... of rows that belong together.
-    doubt : {"", "probable", "labels"}
-        A reason for which more rows would not help: groups are known by probabilities alone, or rows are unlabelled.
+    ``weight`` (n,) is how much each row counts, on any scale; ``clusters`` (n,) are codes 0, 1, ... of rows that belong
+    together. ``doubt`` is a reason for which more rows would not help: groups are known by probabilities alone, or rows
+    are unlabelled.
     """
 
     members: Membership
@@ -394,8 +387,7 @@ class Sample:
             share = share if self.weight is None else share * (self.weight[rows] > 0)
             if self.clusters is not None:
                 order = np.lexsort((share, self.clusters[rows]))
-                last = np.diff(self.clusters[rows][order], append=-1) != 0
-                share = share[order][last]
+                share = share[order][np.diff(self.clusters[rows][order], append=-1) != 0]  # the largest of a cluster
             expected[g] = share.sum()
         return expected
 
@@ -509,8 +501,7 @@ def lowest_over_highest(means: FloatArray, compares: BoolArray) -> FloatArray:
     """
     worst, some = np.full(means.shape[1:], np.nan), compares.any(axis=1)
     for block in np.unique(compares[some] | np.eye(len(means), dtype=bool)[some], axis=0):
-        least, most = means[block].min(axis=0), means[block].max(axis=0)
-        worst = np.fmin(worst, ratio(least, most, 1.0))
+        worst = np.fmin(worst, ratio(means[block].min(axis=0), means[block].max(axis=0), 1.0))
     return worst
 
 

@@ -7,6 +7,7 @@ here is random.
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import zip_longest
 from typing import Annotated
 
 import numpy as np
@@ -58,11 +59,7 @@ class QuantileSketch:
 
     def __add__(self, other: "QuantileSketch") -> "QuantileSketch":
         """Summarise two lists of values together."""
-        height = max(len(self.levels), len(other.levels))
-        levels = tuple(
-            np.concatenate([np.empty(0), *(sketch.levels[h] for sketch in (self, other) if h < len(sketch.levels))])
-            for h in range(height)
-        )
+        levels = tuple(map(np.concatenate, zip_longest(self.levels, other.levels, fillvalue=np.empty(0))))
         return replace(self, levels=levels, above=self.above + other.above, below=self.below + other.below)._compacted()
 
     @property
@@ -171,11 +168,6 @@ class Narrowed:
         count, upto = self.count + other.count, self.upto + other.upto
         return replace(self, count=count, upto=upto, between=self.between + other.between)
 
-    @property
-    def rank_error(self) -> float:
-        """Bound of the error of a rank, as a share of all values."""
-        return self.between.rank_error * self.between.count / max(self.count, 1)
-
     def quantile(self, share: float) -> float:
         """The quantile between the bounds, as `QuantileSketch.quantile`."""
         return _between_neighbours(self._at, share, self.count)
@@ -247,8 +239,7 @@ def values_below(ordered: FloatArray, shares: FloatArray) -> FloatArray:
     >>> values_below(np.array([[1.0], [2.0], [4.0]]), np.array([0.0, 0.5, 1.0])).ravel().tolist()
     [1.0, 2.0, 4.0]
     """
-    places = np.ceil(len(ordered) * shares - 1.0).astype(np.intp)
-    return ordered[np.maximum(places, 0)]
+    return ordered[np.maximum(np.ceil(len(ordered) * shares - 1.0).astype(np.intp), 0)]
 
 
 def average_ranks(values: FloatArray) -> FloatArray:

@@ -130,20 +130,11 @@ def learn_stack(
 ) -> Stack:
     """Learn a target from labels, shrunk towards the base score; see the top of this module.
 
-    Parameters
-    ----------
-    S, t : arrays of shape (n, k) and (n,)
-        Scaled scores of the detectors, and the base score.
-    labels : array of shape (n,)
-        1 for an outlier, 0 for an inlier, NaN if unknown.
-    propensity : array of shape (n,), optional
-        The probability, in (0, 1], that the label of a row became known; only those of labelled rows are read. Labelled
-        rows are weighted by its inverse, flattened where this would leave too few. None: equal weights.
-    sample_weight : array of shape (n,), optional
-    population : Population, optional
-        Of all rows, where S holds only some of them, with all the labelled ones.
-    least_agreement : float
-        The least correlation of the learnt score with t over all rows, in [0, 1).
+    S (n, k) are scaled scores of the detectors, t (n,) the base score, and ``labels`` (n,) are 1 for an outlier, 0 for
+    an inlier, NaN if unknown. ``propensity`` (n,) is the probability, in (0, 1], that the label of a row became known;
+    only those of labelled rows are read, which are weighted by its inverse, flattened where this would leave too few.
+    ``population`` is that of all rows, where S holds only some of them, with all the labelled ones;
+    ``least_agreement``, in [0, 1), the least correlation of the learnt score with t over all rows.
     """
     known = ~np.isnan(labels)
     y, positive = labels[known], int(np.nansum(labels))
@@ -288,8 +279,7 @@ def _fit(
 
     def value(x: FloatArray) -> float:
         g = offset + F @ x
-        loss = float(weight @ (np.logaddexp(0.0, g) - y * g))
-        return loss + 0.5 * float(precision @ (x - centre) ** 2)
+        return float(weight @ (np.logaddexp(0.0, g) - y * g)) + 0.5 * float(precision @ (x - centre) ** 2)
 
     x = centre.copy() if start is None else start
     now = value(x)

@@ -357,7 +357,7 @@ class Prices:
         """Share of the bias that is removed on unseen rows; NaN without a gap."""
         if not path.gap_detected or not np.isnan(self.choice.alpha):
             return self.choice.reached
-        return float(path.towards(FlagRule(-self.own, -self.without)).reduction(1.0))
+        return float(replace(path, rule=FlagRule(-self.own, -self.without)).reduction(1.0))
 
 
 @dataclass(frozen=True)
@@ -468,7 +468,7 @@ def settle(settings: Settings, path: TradeoffPath, rows: FlagRows, count: Counte
     Flags are counted among the rows, or by ``count`` among more rows than these.
     """
     unseen, whole = settings.judged_on == "unseen", rows.sample
-    path = path if path.rule is None else path.towards(None)
+    path = path if path.rule is None else replace(path, rule=None)
     share, asked = rows.share(settings.contamination), settings.flag_rate_ratio
     rows = rows.narrowed(share)
     require_compared(rows, whole, asked=asked is not None and unseen)
@@ -505,7 +505,7 @@ def _solved(
     held = np.sqrt(np.average((rows.t - np.average(rows.t, weights=mass)) ** 2, weights=mass))
     free = path.columns.free(len(rule.own))
     rule = replace(rule, own=np.where(free, rule.own * (spread / held if held > 0 else 1.0), rule.own))
-    path = path.towards(rule) if rule.own.any() else path
+    path = replace(path, rule=rule) if rule.own.any() else path
     choice = _given(settings, path, float(rule.own.any()), _OF_A_RULE)
     if not even.gap:
         choice = replace(choice, reached=_NAN, interval=(_NAN, _NAN), kind=NoGapWarning)

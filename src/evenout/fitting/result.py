@@ -489,7 +489,7 @@ class FitResult:
             cells = self.path.cross.whole
             if cells.compared is not None or cells.spread is not None or self.n_rows != len(self.target):
                 self.require_rows("at()")
-            path = self.path.towards(None) if self.path.rule is not None else self.path
+            path = replace(self.path, rule=None) if self.path.rule is not None else self.path
             decision = Decision(path, choose_place(settings, path, self.seen), RatioEstimate.unknown(), {})
         if self.drift is not None:
             decision = decision._replace(choice=self.drift.doubted(decision.choice))

@@ -21,7 +21,7 @@ from evenout.core.content import assign_folds, count_folds
 from evenout.core.pairwise import PairSums, pair_sums
 from evenout.core.parallel import map_blocks
 from evenout.core.path import TradeoffPath, least_alpha
-from evenout.core.registry import NOTIONS
+from evenout.core.registry import NOTIONS, PARITY
 from evenout.core.types import BoolArray, FloatArray, IntArray
 from evenout.datasets import list_datasets, load_dataset
 from evenout.detectors.pool import fit_pool
@@ -141,7 +141,9 @@ def run_repeat(dataset: str, seed: int, repeat: int, *, n_threads: int = 1) -> p
     for base in BASES:
         sums = {framework: scored.sums(base, framework) for framework in FRAMEWORKS}
         for fairness, notion in FAIRNESS.items():
-            paths = {name: TradeoffPath(sums[name], {notion: 1.0}, method="published") for name in FRAMEWORKS}
+            paths = {
+                name: TradeoffPath(sums[name], ((NOTIONS[notion], 1.0),), method="published") for name in FRAMEWORKS
+            }
             # As in the paper, both frameworks see the same random alphas: those of the weighted one's range.
             low, high = np.log(paths["weighted"].alpha_range(FIRST_FALL, LAST_FALL))
             drawn = np.sort(np.exp(rng.uniform(low, high, RANDOM_ALPHAS)))
@@ -177,7 +179,7 @@ def _target_points(scored: Scored) -> pd.DataFrame:
         sums, auc = scored.sums(base, "unweighted"), roc_auc(scored.outlier, t)
         for fairness, notion in FAIRNESS.items():
             f2 = NOTIONS[notion].form(sums.whole)[0, -1, -1]
-            bias = TradeoffPath(sums, {notion: 1.0}, method="published").target_bias("training")
+            bias = TradeoffPath(sums, ((NOTIONS[notion], 1.0),), method="published").target_bias("training")
             rows.append({"base": base, "fairness": fairness, "f2": f2, "bias": bias, "auc": auc})
     return pd.DataFrame(rows).assign(framework="none", kind="target", alpha=np.nan, f1=0.0, negative=np.nan)
 
@@ -236,7 +238,7 @@ def held_out(scored: Scored, base: str, seed: int) -> dict[str, float]:
     S, t, groups, n_folds = scored.S, scored.targets[base], scored.groups, count_folds(scored.groups)
     folds, n_groups = assign_folds(S, groups, n_folds, seed), int(groups.max()) + 1
     cells = collect_cells(S, t, rank_weights(t), groups, folds, n_groups=n_groups, n_sets=n_folds)
-    path = TradeoffPath(CrossFit.of_folds(cells), {"demographic_parity": 1.0}, method="published")
+    path = TradeoffPath(CrossFit.of_folds(cells), ((PARITY, 1.0),), method="published")
     reached = least_alpha(path, lambda alphas: path.reduction(alphas, "training"), ASKED)
     alpha = float(path.grid()[-1]) if reached is None else reached  # the farthest that the paper's curves go
     training = float(path.reduction(alpha, "training"))
