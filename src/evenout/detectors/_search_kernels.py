@@ -32,7 +32,7 @@ time to compile.
 """
 
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from llvmlite import ir
@@ -42,12 +42,8 @@ from numba.extending import intrinsic
 
 from evenout.core.parallel import compiled
 from evenout.core.types import AnyArray, Float32Array, FloatArray, IntArray
+from evenout.detectors.search import BLOCK, Exact, FewBlocks, Rounded
 
-if TYPE_CHECKING:
-    from evenout.detectors.search import Exact, FewBlocks, Rounded
-
-
-WIDTH = 64  # points in a block: as many as an unsigned integer has bits
 TILE = 4 if "+avx512f" in get_host_cpu_features() else 1  # queries at a time: as many times 64 sums as registers hold
 MOST_FEATURES = 4096  # up to here (d + 1)^2 u is at most about 1
 UNIT = 2.0**-24
@@ -56,9 +52,9 @@ TINY = 2.0**-110
 HUGE = 2.0**62
 SHARE = 0.125  # of r^2: a wider margin would let too many points through
 
-_FLOATS, _DOUBLES = ir.VectorType(ir.FloatType(), WIDTH), ir.VectorType(ir.DoubleType(), WIDTH)
+_FLOATS, _DOUBLES = ir.VectorType(ir.FloatType(), BLOCK), ir.VectorType(ir.DoubleType(), BLOCK)
 _INDEX = ir.IntType(64)
-_FIRST = ir.Constant(ir.VectorType(ir.IntType(32), WIDTH), [0] * WIDTH)
+_FIRST = ir.Constant(ir.VectorType(ir.IntType(32), BLOCK), [0] * BLOCK)
 
 
 @compiled(bare=True)
@@ -97,7 +93,7 @@ def near_points(
     """Write the points of a block that may be near each of ``TILE`` queries, as the bits of ``masks``.
 
     Bit c of ``masks[i]`` is set if ``q' . x' + offset >= lowest[j]`` for the query j = ``chosen[start + i]`` and
-    the point c; never for NaN. ``queries`` and ``values`` are d x WIDTH, ``offsets`` and ``lowest`` have WIDTH numbers,
+    the point c; never for NaN. ``queries`` and ``values`` are d x BLOCK, ``offsets`` and ``lowest`` have BLOCK numbers,
     all float32.
 
     Written in the compiler's own terms, with vectors of 64 numbers, so that all sums stay in registers while the
@@ -120,7 +116,7 @@ def near_points(
 
         builder.position_at_end(loop)
         f, sums = builder.phi(_INDEX), [builder.phi(_FLOATS) for _ in rows]
-        place = builder.mul(f, _INDEX(WIDTH))
+        place = builder.mul(f, _INDEX(BLOCK))
         points = _vector(builder, builder.gep(value, [place]))
         totals = []
         for i in range(TILE):  # fused where the processor can
@@ -144,7 +140,7 @@ def near_points(
 
 @intrinsic
 def bits_within(_: Any, squares: Any, limit: Any) -> Any:
-    """Which of WIDTH numbers are at most ``limit``, as bits."""
+    """Which of BLOCK numbers are at most ``limit``, as bits."""
 
     def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> Any:
         data = context.make_array(signature.args[0])(context, builder, args[0]).data
@@ -181,18 +177,18 @@ if config.DISABLE_JIT:  # without the compiler
 
 
 def _vector(builder: ir.IRBuilder, pointer: Any, kind: Any = _FLOATS) -> Any:
-    """The WIDTH numbers from there on."""
+    """The BLOCK numbers from there on."""
     return builder.load(builder.bitcast(pointer, kind.as_pointer()), align=4)
 
 
 def _spread(builder: ir.IRBuilder, number: Any) -> Any:
-    """One number WIDTH times."""
-    nothing = ir.Constant(ir.VectorType(number.type, WIDTH), ir.Undefined)
+    """One number BLOCK times."""
+    nothing = ir.Constant(ir.VectorType(number.type, BLOCK), ir.Undefined)
     return builder.shuffle_vector(builder.insert_element(nothing, number, ir.IntType(32)(0)), nothing, _FIRST)
 
 
 def _bits(builder: ir.IRBuilder, relation: str, numbers: Any, bound: Any) -> Any:
-    """Which of WIDTH numbers are in this relation to a bound, never NaN, as the bits of an integer."""
+    """Which of BLOCK numbers are in this relation to a bound, never NaN, as the bits of an integer."""
     return builder.bitcast(builder.fcmp_ordered(relation, numbers, _spread(builder, bound)), _INDEX)
 
 
@@ -351,7 +347,7 @@ def offer(
 
 @compiled(inline=True)
 def visit(
-    queries: "Exact", a: int, data: "Exact", rounded: "Rounded", b: int, without_self: bool,
+    queries: Exact, a: int, data: Exact, rounded: Rounded, b: int, without_self: bool,
     work: Work, distances: FloatArray, neighbours: AnyArray,
 ) -> Any:  # fmt: skip
     """Offer the points of data block ``b`` to the lists of all queries in block ``a``; the largest limit then.
@@ -425,7 +421,7 @@ def within(values: FloatArray, limit: float, keys: FloatArray, places: AnyArray)
 
 @compiled(bare=True)
 def search_blocks(
-    queries: "Exact", start: int, stop: int, data: "Exact", rounded: "Rounded", without_self: bool,
+    queries: Exact, start: int, stop: int, data: Exact, rounded: Rounded, without_self: bool,
     work: Work, distances: FloatArray, neighbours: AnyArray,
 ) -> None:  # fmt: skip
     """Fill the lists of nearest points for the query blocks ``start..stop``.
@@ -484,7 +480,7 @@ def sink(heap: AnyArray, size: int, place: int, bounds: FloatArray) -> None:
 
 @compiled(bare=True)
 def search_rows(
-    X: FloatArray, start: int, stop: int, data: "FewBlocks", without_self: bool, bounds: FloatArray,
+    X: FloatArray, start: int, stop: int, data: FewBlocks, without_self: bool, bounds: FloatArray,
     squares: FloatArray, heap: AnyArray, distances: FloatArray, neighbours: AnyArray,
 ) -> None:  # fmt: skip
     """Fill the lists of nearest points of the rows ``start..stop``; ``bounds``, ``squares``, ``heap``: work space.

@@ -76,9 +76,9 @@ class Blocks:
     @cached_property
     def few(self) -> "FewBlocks":
         """The layout for a search row by row."""
-        points, ids, size, low, high = self.exact
+        points, ids, _, low, high = self.exact
         values, lows, highs = (np.ascontiguousarray(array) for array in (points.transpose(0, 2, 1), low.T, high.T))
-        return FewBlocks(values, ids, size, lows, highs)
+        return FewBlocks(values, ids, lows, highs)
 
 
 def cut_blocks(points: FloatArray, *, n_threads: int = 1) -> Blocks:
@@ -191,7 +191,6 @@ class FewBlocks(NamedTuple):
 
     values: FloatArray  # b x d x BLOCK
     ids: Ids
-    size: IntArray
     lows: FloatArray  # d x b, as highs
     highs: FloatArray
 
