@@ -151,24 +151,20 @@ class Neighbours(Family):
     kind: ClassVar[str] = "neighbours"
 
     @property
-    def width(self) -> int:
-        """Number of columns."""
-        return len(self.lof) + len(self.knn)
-
-    @property
     def k_max(self) -> int:
         """The largest number of neighbours of any detector."""
         return int(max([*self.lof, *self.knn]))
 
-    def fits(self, n_rows: int, n_features: int) -> None:
-        """Refuse counts that do not add up to the rows, and more neighbours than rows."""
-        u = len(self.scores)
+    def fits(self, n_rows: int, n_features: int) -> int:
+        """Refuse counts that do not add up to the rows, and more neighbours than rows; the number of columns."""
+        u, width = len(self.scores), len(self.lof) + len(self.knn)
         require(self.locations.shape == (u, n_features), "locations", "has the wrong shape")
         sound = len(self.counts) == u and self.counts.max(initial=0) <= n_rows and self.counts.sum() == n_rows
         require(sound, "counts", "is out of range")
         for name in ("lof", "knn"):
             require(getattr(self, name).max(initial=1) < n_rows, name, "is out of range")
-        require(self.width and self.scores.shape[1] == self.width, "scores", "has the wrong shape")
+        require(width and self.scores.shape[1] == width, "scores", "has the wrong shape")
+        return width
 
     @classmethod
     def cross_fit(
@@ -244,26 +240,18 @@ class Neighbours(Family):
         """
         from evenout.detectors._neighbour_kernels import find_rows
 
-        scores = np.empty((len(X), self.scores.shape[1]))
+        scores, k = np.empty((len(X), self.scores.shape[1])), min(self.k_max, len(self.locations))
         for start in range(0, len(X), BATCH):
             batch = np.array(X[start : start + BATCH])
-            into = scores[start : start + BATCH]
             home = find_rows(batch, self.locations)
-            known = home >= 0
-            if not known.any():
-                into[:] = self._score_new(batch, n_threads)
-                continue
-            into[known] = self.scores[home[known]]
-            if not known.all():
-                into[~known] = self._score_new(batch[~known], n_threads)
+            scores[start : start + BATCH] = self.scores[home]
+            new = np.flatnonzero(home < 0)
+            if len(new):
+                asked, blocks = batch[new], self.blocks(n_threads)
+                few = len(new) <= FEW
+                near = blocks.few.nearest(asked, k) if few else nearest(blocks, k, queries=asked, n_threads=n_threads)
+                scores[start + new] = self.score_near(near, n_threads)
         return scores
-
-    def _score_new(self, X: FloatArray, n_threads: int) -> FloatArray:
-        """Scores of rows that equal no training row."""
-        k, blocks = min(self.k_max, len(self.locations)), self.blocks(n_threads)
-        few = len(X) <= FEW
-        near = blocks.few.nearest(X, k) if few else nearest(blocks, k, queries=X, n_threads=n_threads)
-        return self.score_near(near, n_threads)
 
     def score_near(self, near: tuple[FloatArray, Ids], n_threads: int) -> FloatArray:
         """Scores of rows that equal no training row, by the locations ``near`` them."""
@@ -271,7 +259,7 @@ class Neighbours(Family):
 
         m, n_lof = len(near[0]), len(self.lof)
         lists = NeighbourLists(near, self.counts, self.k_max, np.full(m, -1, dtype=np.int32))
-        scores = np.empty((m, self.width))
+        scores = np.empty((m, self.scores.shape[1]))
 
         def work(rows: slice) -> None:
             distance, location = lists.of(rows)
@@ -361,11 +349,6 @@ class Nearness(Family):
     turn: Annotated[FloatArray, "d m"] | None
     kind: ClassVar[str] = "nearness"
 
-    @property
-    def width(self) -> int:
-        """Number of columns."""
-        return self.neighbours.width
-
     def without_rows(self, rows: FloatArray) -> "Nearness":
         """Drop the turned rows if they follow from ``rows`` (n, d), which are kept elsewhere."""
         if self.turn is None or rows.size * self.turn.shape[1] > _PRODUCTS:
@@ -382,10 +365,10 @@ class Nearness(Family):
         locations, counts, _ = distinct_rows(turned(rows, self.turn, 1))
         return replace(self, neighbours=replace(self.neighbours, locations=locations, counts=counts))
 
-    def fits(self, n_rows: int, n_features: int) -> None:
+    def fits(self, n_rows: int, n_features: int) -> int:
         """Check as `Neighbours.fits` does, in turned coordinates."""
         require(self.turn is None or len(self.turn) == n_features, "turn", "has the wrong shape")
-        self.neighbours.fits(n_rows, n_features if self.turn is None else self.turn.shape[1])
+        return self.neighbours.fits(n_rows, n_features if self.turn is None else self.turn.shape[1])
 
     @classmethod
     def cross_fit(
@@ -496,17 +479,14 @@ def turned(X: FloatArray, turn: FloatArray | None, n_threads: int) -> FloatArray
     """``X @ turn`` on the grid, summed feature by feature: the other rows do not change a row's coordinates."""
     if turn is None:
         return X
-    if len(X) <= FEW:
-        return _on_grid(np.cumsum(X[:, :, None] * turn, axis=1)[:, -1])  # the same sums in fewer calls
 
     def product(rows: FloatArray) -> FloatArray:
-        out = np.zeros((len(rows), turn.shape[1]))
-        for column, weights in zip(rows.T, turn, strict=True):
-            out += column[:, None] * weights
-        return _on_grid(out)
+        if len(rows) <= FEW:
+            out = np.cumsum(rows[:, :, None] * turn, axis=1)[:, -1]  # the same sums in fewer calls
+        else:
+            out = np.zeros((len(rows), turn.shape[1]))
+            for column, weights in zip(rows.T, turn, strict=True):
+                out += column[:, None] * weights
+        return np.rint(np.clip(out, -FARTHEST, FARTHEST) / GRID) * GRID + 0.0
 
     return by_rows(product, X, width=turn.shape[1], n_threads=n_threads, block=ROWS)
-
-
-def _on_grid(out: FloatArray) -> FloatArray:
-    return np.rint(np.clip(out, -FARTHEST, FARTHEST) / GRID) * GRID + 0.0

@@ -83,9 +83,10 @@ class Precomputed(Family):
     width: int
     kind: ClassVar[str] = "precomputed"
 
-    def fits(self, n_rows: int, n_features: int) -> None:  # noqa: ARG002
-        """Refuse rows with another number of scores."""
+    def fits(self, n_rows: int, n_features: int) -> int:  # noqa: ARG002
+        """Refuse rows with another number of scores; the number of columns."""
         require(self.width == n_features, "width", "is out of range")
+        return self.width
 
     def score(self, X: FloatArray, *, n_threads: int = 1) -> FloatArray:  # noqa: ARG002
         """X itself."""
@@ -126,8 +127,7 @@ class FittedPool:
                 with entries_of(f"parts[{index}]"):
                     if rows is not None and isinstance(one, Tails | Nearness):
                         parts[index] = one = one.with_rows(rows)
-                    one.fits(self.n_rows, width)
-                columns += one.width
+                    columns += one.fits(self.n_rows, width)
             else:
                 columns += len(getattr(one, "names", " "))
         require(columns == len(self.names) > 0, "parts", "do not go with the names")

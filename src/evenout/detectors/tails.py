@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar, Self
 import numpy as np
 
 from evenout.core.content import changes, counts_around
-from evenout.core.parallel import map_blocks, map_columns
+from evenout.core.parallel import by_rows, map_columns
 from evenout.core.types import BoolArray, FloatArray, IntArray, Within, require
 from evenout.detectors.family import Family, Without
 
@@ -25,11 +25,6 @@ class Tails(Family):
     features: Annotated[IntArray, "m", Within()]
     known: Annotated[FloatArray, "n m"]  # their training values, each column sorted
     kind: ClassVar[str] = "tails"
-
-    @property
-    def width(self) -> int:
-        """Number of columns."""
-        return len(self.features)
 
     @classmethod
     def cross_fit(
@@ -82,12 +77,13 @@ class Tails(Family):
         require(self.features.max(initial=0) < rows.shape[1], "features", "is out of range")
         return np.sort(rows[:, self.features], axis=0)
 
-    def fits(self, n_rows: int, n_features: int) -> None:
-        """Refuse values that are not those of all rows, sorted, of features that rows have."""
+    def fits(self, n_rows: int, n_features: int) -> int:
+        """Refuse values that are not those of all rows, sorted, of features that rows have; the number of columns."""
         require(self.features.max(initial=0) < n_features, "features", "is out of range")
         require(len(self.known) == n_rows, "known", "has the wrong length")
         ordered = (np.diff(self.known, axis=0) >= 0).all() and (self.known[-1] > self.known[0]).all()
         require(ordered, "known", "is out of order")
+        return len(self.features)
 
     def score(self, X: FloatArray, *, n_threads: int = 1) -> FloatArray:
         """``-log min(1, 2 min(P(<= x), P(>= x)))`` for each feature, shape (m_rows, m); higher = further out.
@@ -96,15 +92,12 @@ class Tails(Family):
         counted, and the logarithm of the distance to the range, in units of the range, is added: no two such rows are
         tied. A range of one point is no unit, and nothing is added.
         """
-        scores = np.empty((len(X), len(self.features)))
 
-        def work(rows: slice) -> None:
-            values = np.ascontiguousarray(X[rows][:, self.features])
-            n, ends = len(self.known), (self.known[0], self.known[-1])
-            scores[rows] = self._rate(values, *counts_around(self.known, values), n, *ends)
+        def rated(rows: FloatArray) -> FloatArray:
+            values, known = np.ascontiguousarray(rows[:, self.features]), self.known
+            return self._rate(values, *counts_around(known, values), len(known), known[0], known[-1])
 
-        map_blocks(work, len(X), _ROWS, n_threads)
-        return scores
+        return by_rows(rated, X, width=len(self.features), n_threads=n_threads, block=_ROWS)
 
     @staticmethod
     def _rate(values: FloatArray, below: IntArray, upto: IntArray, n: int, *ends: FloatArray) -> FloatArray:

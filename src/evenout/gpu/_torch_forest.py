@@ -1,15 +1,11 @@
 """Isolation forests scored with torch; formulas are those of `evenout.detectors.forest`."""
 
-from dataclasses import fields
-from typing import Any
-
 import numpy as np
 import torch
 from torch import Tensor
 
 from evenout.core.parallel import map_blocks
-from evenout.core.types import FloatArray, IntArray
-from evenout.detectors.family import Without
+from evenout.core.types import FloatArray
 from evenout.detectors.forest import Forest, average_path_length
 from evenout.gpu._torch_rows import can_fuse, kept, upload
 
@@ -17,21 +13,6 @@ FEW = 256  # rows up to which the CPU is as fast
 BLOCK = 128  # rows of a program of the fused kernel
 ROWS = 2**16  # rows whose scores a thread of the CPU makes of their paths
 SLICE = 2**20  # rows that go down a tree together without Triton
-
-
-def cross_fit(
-    X: FloatArray, folds: IntArray | None, device: str, **settings: Any
-) -> tuple[Forest, FloatArray, Without]:
-    """See `Forest.cross_fit`: all rows go down the trees on the device, each tree's own rows on the CPU."""
-
-    class Walked(Forest):
-        """A forest whose training rows are scored on the device: `Forest.cross_fit` asks for this method."""
-
-        def score(self, X: FloatArray, *, n_threads: int = 1) -> FloatArray:
-            return score(self, X, device, n_threads)
-
-    walked, scores, without = Walked.cross_fit(X, folds, **settings)
-    return Forest(**{field.name: getattr(walked, field.name) for field in fields(Forest)}), scores, without
 
 
 def score(forest: Forest, X: FloatArray, device: str, n_threads: int) -> FloatArray:
