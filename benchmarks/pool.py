@@ -97,7 +97,7 @@ def compare_isotree(X: FloatArray, n_jobs: int, repeats: int) -> dict[str, Any]:
     for _ in range(found.depth):  # the rows of each tree go down it
         visits += int((found.child[node, 0] != node).sum())
         right = X.astype(np.float32)[drawn, found.feature[node]] > found.threshold[node]
-        node = found.child[node, right.astype(np.intp)]
+        node = found.child[node, right.astype(np.intp)].astype(np.intp)
     same = all(np.array_equal(getattr(found, field.name), getattr(expected, field.name)) for field in fields(Forest))
     return {
         "grow_s": grow_s,

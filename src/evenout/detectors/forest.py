@@ -46,13 +46,13 @@ def grow(X: FloatArray, sizes: Sequence[int], random_state: int, n_threads: int 
         root[:] += first
         first += len(feature)
     *nodes, drawn = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
-    return Forest.of_nodes(*nodes, sizes, top=1.0), drawn
+    return Forest.of_nodes(nodes, sizes, top=1.0), drawn
 
 
 def _grow(X: FloatArray, y: FloatArray, drawn: IntArray, states: AnyArray, max_depth: int) -> tuple[AnyArray, ...]:
     """Grow trees from the rows that each has drawn, the random target y (n,), and the states of their xorshifts.
 
-    Returns what `Forest.of_nodes` takes: features, thresholds, children, levels and sizes of the nodes, and the roots.
+    Returns the nodes as `Forest.of_nodes` takes them.
     """
     from evenout.detectors._tree_kernels import grow_trees
 
@@ -103,9 +103,9 @@ def of_scikit_learn(X: FloatArray, sizes: Sequence[int], random_state: int) -> t
     )
     child = np.stack([left, right], axis=1)
     child = np.where(child < 0, np.arange(len(child))[:, None], child + np.repeat(root, n_nodes)[:, None])
-    nodes = np.maximum(feature, 0).astype(np.int32), threshold, child.astype(np.int32)
     level = np.concatenate([tree.compute_node_depths() - 1 for tree in trees])
-    return Forest.of_nodes(*nodes, level, size, root, sizes, top=1.0), np.sort(grown.estimators_samples_, axis=1)
+    nodes = np.maximum(feature, 0).astype(np.int32), threshold, child.astype(np.int32), level, size, root
+    return Forest.of_nodes(nodes, sizes, top=1.0), np.sort(grown.estimators_samples_, axis=1)
 
 
 ROWS = 1024  # rows that go down a tree together: their nodes and features stay in the cache
@@ -138,14 +138,13 @@ class Forest(Family):
     kind: ClassVar[str] = "forest"
 
     @classmethod
-    def of_nodes(
-        cls, feature: AnyArray, threshold: FloatArray, child: AnyArray, level: AnyArray, size: AnyArray, root: IntArray,
-        sizes: Sequence[int], *, top: float,
-    ) -> "Forest":  # fmt: skip
-        """Make a forest of trees whose nodes are at these levels, (v,), a root at 0, and have so many rows each, (v,).
+    def of_nodes(cls, nodes: Sequence[AnyArray], sizes: Sequence[int], *, top: float) -> "Forest":
+        """Make a forest of the features, thresholds, children, levels and sizes of its nodes, and of the roots.
 
-        To scikit-learn a root has depth 1, which is the ``top`` that paths are rounded with.
+        A root has the level 0, and the rows of its tree as size. To scikit-learn it has depth 1, which is the ``top``
+        that paths are rounded with.
         """
+        feature, threshold, child, level, size, root = nodes
         max_samples, depth = int(size.max()), int(level.max())
         length = level + top + average_path_length(np.arange(max_samples + 1))[size] - top
         return cls(feature, threshold, child, length, root, np.array(sizes, dtype=np.intp), depth, max_samples)
@@ -243,7 +242,7 @@ class Forest(Family):
             grow_fold_trees(rows, states, part.start, part.stop, max_samples, max_depth, *nodes)
 
         map_blocks(work, n_trees, TREES, n_threads)
-        return cls.of_nodes(*nodes, width * np.arange(n_trees), sizes, top=0.0)
+        return cls.of_nodes([*nodes, width * np.arange(n_trees)], sizes, top=0.0)
 
     def _unseen_scores(self, X: FloatArray, scores: FloatArray, drawn: IntArray) -> FloatArray:
         """Scores of the training rows, n x len(sizes), by the trees that have not drawn them.
