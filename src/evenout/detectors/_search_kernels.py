@@ -32,7 +32,7 @@ time to compile.
 """
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from llvmlite import ir
@@ -197,8 +197,8 @@ SLACK = 1.0 + 4.0 * np.finfo(np.float64).eps
 ONE = np.uint64(1)
 
 
-class Work(NamedTuple):
-    """Work space of a search over b blocks for one block of m queries with d features.
+def work_space(b: int, m: int, d: int) -> tuple[AnyArray, ...]:
+    """Allocate the work space of a search over b blocks for one block of m queries with d features.
 
     Features by query (d x m), also rounded for products; norms of the rounded queries, and the largest squared distance
     that can still enter the list of each; the least product that is near, or -inf; distances of the queries from a box,
@@ -206,30 +206,12 @@ class Work(NamedTuple):
     block by products, and as bits the points that may be near some of them; squared distances of the b boxes from that
     of the queries, and of their middles; the blocks that may help, in the order in which they are visited.
     """
-
-    values: FloatArray
-    rounded: Float32Array
-    norms: FloatArray
-    limit: FloatArray
-    lowest: Float32Array
-    near: FloatArray
-    squares: FloatArray
-    points: FloatArray
-    chosen: AnyArray
-    masks: AnyArray
-    gaps: FloatArray
-    middles: FloatArray
-    blocks: AnyArray
-
-    @classmethod
-    def empty(cls, b: int, m: int, d: int) -> "Work":
-        """Allocate it, without values."""
-        values, points = (np.empty((d, m)) for _ in range(2))
-        norms, limit, near, squares = (np.empty(m) for _ in range(4))
-        rounded, lowest = np.empty((d, m), np.float32), np.empty(m, np.float32)
-        chosen, masks = np.empty(m + TILE, np.intp), np.empty(TILE, np.uint64)
-        boxes = np.empty(b), np.empty(b), np.empty(b, np.intp)
-        return cls(values, rounded, norms, limit, lowest, near, squares, points, chosen, masks, *boxes)
+    values, points = (np.empty((d, m)) for _ in range(2))
+    norms, limit, near, squares = (np.empty(m) for _ in range(4))
+    rounded, lowest = np.empty((d, m), np.float32), np.empty(m, np.float32)
+    chosen, masks = np.empty(m + TILE, np.intp), np.empty(TILE, np.uint64)
+    boxes = np.empty(b), np.empty(b), np.empty(b, np.intp)
+    return values, rounded, norms, limit, lowest, near, squares, points, chosen, masks, *boxes
 
 
 @compiled(bare=True)
@@ -291,8 +273,7 @@ def box_to_boxes(
             gaps[b] += gap * gap
             middle = 0.5 * (lows[b, f] - low[f]) + 0.5 * (highs[b, f] - high[f])
             middles[b] += middle * middle
-        if middles[b] < least_middle:
-            least_middle = middles[b]
+        least_middle = middles[b] if middles[b] < least_middle else least_middle
     return least_middle
 
 
@@ -308,11 +289,9 @@ def insert(distance: float, identity: int, limit: float, distances: FloatArray, 
     while place > 0 and (
         distances[place - 1] > distance or (distances[place - 1] == distance and ids[place - 1] > identity)
     ):
-        distances[place] = distances[place - 1]
-        ids[place] = ids[place - 1]
+        distances[place], ids[place] = distances[place - 1], ids[place - 1]
         place -= 1
-    distances[place] = distance
-    ids[place] = identity
+    distances[place], ids[place] = distance, identity
     return distances[last] * distances[last] * SLACK
 
 
@@ -348,21 +327,20 @@ def offer(
 @compiled(inline=True)
 def visit(
     queries: Exact, a: int, data: Exact, rounded: Rounded, b: int, without_self: bool,
-    work: Work, distances: FloatArray, neighbours: AnyArray,
+    work: tuple[AnyArray, ...], distances: FloatArray, neighbours: AnyArray,
 ) -> Any:  # fmt: skip
     """Offer the points of data block ``b`` to the lists of all queries in block ``a``; the largest limit then.
 
     Queries whose products say nothing meet all points; the others, ``TILE`` at a time, those that may be near.
     """
-    limit, chosen, masks, squares = work.limit, work.chosen, work.masks, work.squares
-    points, names = work.points, data.ids[b]
-    points_to_box(work.values, data.low[b], data.high[b], work.near)
-    least(work.norms, rounded.reach[b], limit, len(work.values), work.lowest)
+    values, rounded_queries, norms, limit, lowest, near, squares, points, chosen, masks, _, _, _ = work
+    points_to_box(values, data.low[b], data.high[b], near)
+    least(norms, rounded.reach[b], limit, len(values), lowest)
     count, copied = 0, False
     for j in range(queries.size[a]):
-        if work.near[j] > limit[j]:
+        if near[j] > limit[j]:
             continue
-        if work.lowest[j] > -np.inf:
+        if lowest[j] > -np.inf:
             chosen[count] = j
             count += 1
             continue
@@ -374,24 +352,24 @@ def visit(
         if mask:
             row = queries.ids[a, j]
             limit[j] = offer(
-                squares, mask, names, row if without_self else -2, limit[j], distances[row], neighbours[row]
+                squares, mask, data.ids[b], row if without_self else -2, limit[j], distances[row], neighbours[row]
             )
     for i in range(count, count + TILE):
         chosen[i] = 0  # a tile is always full
     for start in range(0, count, TILE):
-        near_points(work.rounded, chosen, start, rounded.values[b], rounded.offsets[b], work.lowest, masks)
+        near_points(rounded_queries, chosen, start, rounded.values[b], rounded.offsets[b], lowest, masks)
         for i in range(min(TILE, count - start)):
             if masks[i]:
                 j = chosen[start + i]
                 row = queries.ids[a, j]
                 some_squared_distances(queries.points[a, j], data.points[b], masks[i], squares)
                 limit[j] = offer(
-                    squares, masks[i], names, row if without_self else -2, limit[j], distances[row], neighbours[row]
-                )
+                    squares, masks[i], data.ids[b], row if without_self else -2, limit[j], distances[row],
+                    neighbours[row],
+                )  # fmt: skip
     largest = limit[0]
     for j in range(1, queries.size[a]):
-        if limit[j] > largest:
-            largest = limit[j]
+        largest = limit[j] if limit[j] > largest else largest
     return largest
 
 
@@ -422,20 +400,20 @@ def within(values: FloatArray, limit: float, keys: FloatArray, places: AnyArray)
 @compiled(bare=True)
 def search_blocks(
     queries: Exact, start: int, stop: int, data: Exact, rounded: Rounded, without_self: bool,
-    work: Work, distances: FloatArray, neighbours: AnyArray,
+    work: tuple[AnyArray, ...], distances: FloatArray, neighbours: AnyArray,
 ) -> None:  # fmt: skip
     """Fill the lists of nearest points for the query blocks ``start..stop``.
 
     The block with the nearest middle sets the first limits; those within them follow in the order of their middles,
     as long as they can help.
     """
-    gaps, middles, blocks = work.gaps, work.middles, work.blocks
+    values, rounded_queries, norms, limit, _, _, _, _, _, _, gaps, middles, blocks = work
     for a in range(start, stop):
         largest = np.inf
-        for j in range(len(work.limit)):
-            work.limit[j] = np.inf
-        turn(queries.points[a], work.values)
-        round_queries(work.values, rounded.centre, work.rounded, work.norms)
+        for j in range(len(limit)):
+            limit[j] = np.inf
+        turn(queries.points[a], values)
+        round_queries(values, rounded.centre, rounded_queries, norms)
         nearest = box_to_boxes(queries.low[a], queries.high[a], data.low, data.high, gaps, middles)
         count = within(middles, nearest, middles, blocks)
         for _ in range(2):

@@ -418,7 +418,6 @@ def add_leaves(
     threshold: FloatArray, value: FloatArray, missing_left: BoolArray, out: FloatArray,
 ) -> None:  # fmt: skip
     """Add to ``out[i, t % S]`` the value of the leaf that row i comes to in tree t, tree after tree."""
-    n_scores = out.shape[1]
     for i in range(len(Z)):
         for t in range(len(first)):
             v = first[t]
@@ -426,4 +425,4 @@ def add_leaves(
                 x = Z[i, feature[v]]
                 down = missing_left[v] if np.isnan(x) else x <= threshold[v]
                 v = left[v] if down else right[v]
-            out[i, t % n_scores] += value[v]
+            out[i, t % out.shape[1]] += value[v]

@@ -228,8 +228,8 @@ class Neighbours(Family):
                 again = nearest(data, k, queries=locations[short], n_threads=n_threads)
                 return NeighbourLists(again, left, k_max, itself[short])
 
-            rated = rate(replace(lists, counts=left), lof_k, knn_k, n_threads, search_again)
-            return take_rows(rated[2], home, n_threads)
+            fewer = replace(lists, counts=left)
+            return take_rows(rate(fewer, lof_k, knn_k, n_threads, search_again)[2], home, n_threads)
 
         return model, take_rows(model.scores, home, n_threads), without
 
@@ -413,8 +413,11 @@ class Nearness(Family):
         if not again:
             return fitted, logarithms(raw), lambda fold: logarithms(without(fold))
         sought |= {"decorrelate": True, "cross_fit": cross_fit}
-        leave_out = by_refitting(X, folds, lambda rows, _: cls.fit(rows, **sought), n_threads=n_threads)
-        return fitted, logarithms(raw), leave_out
+        return (
+            fitted,
+            logarithms(raw),
+            by_refitting(X, folds, lambda rows, _: cls.fit(rows, **sought), n_threads=n_threads),
+        )
 
     def score(self, X: FloatArray, *, n_threads: int = 1) -> FloatArray:
         """``log LOF`` and ``log(1 + distance)`` of rows of shape (r, d), the LOF columns first."""
@@ -426,8 +429,7 @@ class Nearness(Family):
         n_lof = len(self.neighbours.lof)
 
         def transform(rows: FloatArray) -> FloatArray:
-            factors = np.maximum(rows[:, :n_lof], np.finfo(float).tiny)
-            return np.hstack([np.log(factors), np.log1p(rows[:, n_lof:])])
+            return np.hstack([np.log(np.maximum(rows[:, :n_lof], np.finfo(float).tiny)), np.log1p(rows[:, n_lof:])])
 
         return by_rows(transform, raw, n_threads=n_threads)
 

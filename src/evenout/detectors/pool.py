@@ -49,8 +49,9 @@ def _fit_named(
     four are here. ``rows`` are the arguments that all families share: X, folds and threads.
     """
     if name not in NAMED:
-        known = ", ".join(map(repr, POOLS))
-        raise ValueError(f"detectors={name!r} is unknown; known names: {known}, or pass a list of detectors")
+        raise ValueError(
+            f"detectors={name!r} is unknown; known names: {', '.join(map(repr, POOLS))}, or pass a list of detectors"
+        )
     near: Callable[..., Any] = Neighbours.cross_fit
     isolate: Callable[..., Any] = Forest.cross_fit
     if device != "cpu":
@@ -61,18 +62,17 @@ def _fit_named(
     lof, knn, sizes = (_DEFAULT_LOF, _DEFAULT_KNN, _DEFAULT_TREES) if default else (_LOF, _KNN, _TREES)
     lof_names, knn_names = [f"lof_{k}" for k in lof], [f"knn_{k}" for k in knn]
     trees = isolate(**rows, sizes=sizes, random_state=seed, scikit_learn=name == "paper")
-    forest = FittedColumns([f"iforest_{size}" for size in sizes], *trees)
+    fitted = [FittedColumns([f"iforest_{size}" for size in sizes], *trees)]
     if default:
         by_log = partial(Nearness.cross_fit, **rows, cross_fit=near)
-        far = FittedColumns(knn_names, *by_log(knn=knn))
-        fitted = [forest, far, FittedColumns(lof_names, *by_log(lof=lof, decorrelate=True))]
+        fitted.append(FittedColumns(knn_names, *by_log(knn=knn)))
+        fitted.append(FittedColumns(lof_names, *by_log(lof=lof, decorrelate=True)))
     else:
-        fitted = [FittedColumns([*lof_names, *knn_names], *near(**rows, lof=lof, knn=knn)), forest]
+        fitted.insert(0, FittedColumns([*lof_names, *knn_names], *near(**rows, lof=lof, knn=knn)))
     for family, word, wanted in ((Tails, "tail", name != "paper"), (Sides, "side", sides)):
         if wanted:
             model, scores, without = family.cross_fit(**rows)
-            names = [f"{word}:{features[j]}" for j in model.features]
-            fitted.append(FittedColumns(names, model, scores, without))
+            fitted.append(FittedColumns([f"{word}:{features[j]}" for j in model.features], model, scores, without))
     return fitted
 
 
@@ -112,7 +112,7 @@ class FittedPool:
         rows = self._rows()
         if rows is None:
             return self
-        thin = (one.without_rows(rows) if isinstance(one, Tails | Nearness) else one for one in self.parts)
+        thin = [one.without_rows(rows) if isinstance(one, Tails | Nearness) else one for one in self.parts]
         return replace(self, parts=tuple(thin))
 
     def filled(self, n_features: int, most_rows: int) -> "FittedPool":

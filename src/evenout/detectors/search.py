@@ -96,8 +96,7 @@ def cut_blocks(points: FloatArray, *, n_threads: int = 1) -> Blocks:
         np.fmax.reduce(blocks[part], axis=1, out=high[part])
 
     map_blocks(fill, n_blocks, WHOLE // BLOCK, n_threads)
-    size = np.minimum(BLOCK, n - BLOCK * np.arange(n_blocks))
-    return Blocks(Exact(blocks, ids, size, low, high))
+    return Blocks(Exact(blocks, ids, np.minimum(BLOCK, n - BLOCK * np.arange(n_blocks)), low, high))
 
 
 def _halving_order(points: FloatArray, n_threads: int) -> IntArray:
@@ -132,8 +131,7 @@ def _halve_to_blocks(points: FloatArray, rows: IntArray) -> None:
     left = -(-len(rows) // BLOCK) // 2 * BLOCK
     if left:
         values = points.take(rows, axis=0)
-        widest = np.ptp(values, axis=0).argmax()
-        rows[:] = rows[np.argpartition(values[:, widest], left)]
+        rows[:] = rows[np.argpartition(values[:, np.ptp(values, axis=0).argmax()], left)]
         _halve_to_blocks(points, rows[:left])
         _halve_to_blocks(points, rows[left:])
 
@@ -165,7 +163,7 @@ def nearest_by_blocks(
     Neighbours are sorted by (Euclidean distance, id). Without ``queries`` they are those of every point of
     ``data``, the point itself left out. ``data`` must hold at least ``k`` (other) points.
     """
-    from evenout.detectors._search_kernels import Work, search_blocks
+    from evenout.detectors._search_kernels import search_blocks, work_space
 
     asked = data.exact if queries is None else queries.exact
     m = int(asked.size.sum())
@@ -174,7 +172,7 @@ def nearest_by_blocks(
         known = (data.exact, data.rounded, queries is None)
 
         def search(part: slice) -> None:
-            work = Work.empty(len(data.exact.size), *asked.points.shape[1:])
+            work = work_space(len(data.exact.size), *asked.points.shape[1:])
             search_blocks(asked, part.start, part.stop, *known, work, distances, neighbours)
 
         map_blocks(search, len(asked.size), QUERY_BLOCKS, n_threads)
@@ -219,8 +217,7 @@ def nearest(data: Blocks, k: int, *, queries: FloatArray | None = None, n_thread
     """Find the nearest points, block by block or row by row, whichever suits the number of points."""
     n = int(data.exact.size.sum())
     if n > SMALL_SEARCH:
-        asked = None if queries is None else cut_blocks(queries)
-        return nearest_by_blocks(data, k, queries=asked, n_threads=n_threads)
+        return nearest_by_blocks(data, k, queries=None if queries is None else cut_blocks(queries), n_threads=n_threads)
     X = queries
     if X is None:
         X = np.empty((n, data.exact.points.shape[2]))

@@ -112,15 +112,22 @@ class Measures:
             tuple(one + two for one, two in zip(*columns, strict=True))
             for columns in zip(self.quartiles, other.quartiles, strict=True)
         )
-        n, sums = self.n_rows + other.n_rows, self.sums + other.sums
-        two, ones, before = self.two & other.two, self.ones + other.ones, np.maximum(self.before, other.before)
-        return Measures(self.outline, n, quartiles, sums, two, ones, before)
+        return Measures(
+            self.outline,
+            self.n_rows + other.n_rows,
+            quartiles,
+            self.sums + other.sums,
+            self.two & other.two,
+            self.ones + other.ones,
+            np.maximum(self.before, other.before),
+        )
 
     def units(self) -> "Units":
         """Centre and spread of each column."""
         outline, span = self.outline, self.outline.span
-        values = [[each.quantile(q) for each, q in zip(column, QUARTILES, strict=True)] for column in self.quartiles]
-        first, centre, third = np.array(values).T
+        first, centre, third = np.array(
+            [[each.quantile(q) for each, q in zip(column, QUARTILES, strict=True)] for column in self.quartiles]
+        ).T
         quartiles = (third - first) / NORMAL_IQR
         usable = quartiles > _ROUNDING * span
         spread = quartiles if usable.all() else np.where(usable, quartiles, self._deviations())

@@ -81,8 +81,7 @@ def nearest(
             distances[block], ids[block] = _smallest(measured, k)
         return distances, ids
     index, left = index.reaching(asked), torch.arange(len(asked), device=device)
-    on_gpu = device.type == "cuda"
-    numbers = torch.cuda.get_device_properties(device).total_memory // SHARE // 4 if on_gpu else NUMBERS
+    numbers = torch.cuda.get_device_properties(device).total_memory // SHARE // 4 if points.is_cuda else NUMBERS
     step = max(numbers // index.n_blocks // BLOCK, 1) * BLOCK
     for times, by_differences in ((2, False), (16, True)):
         room = 1 << (times * wanted - 1).bit_length()
@@ -98,8 +97,7 @@ def nearest(
         if not len(left):
             return distances, ids
     data = search.cut_blocks(points.cpu().numpy(), n_threads=n_threads) if blocks is None else blocks()
-    queries_left = search.cut_blocks(asked[left].cpu().numpy())
-    exact, exact_ids = search.nearest_by_blocks(data, wanted, queries=queries_left, n_threads=n_threads)
+    exact, exact_ids = search.nearest(data, wanted, queries=asked[left].cpu().numpy(), n_threads=n_threads)
     if itself is not None:
         others = exact_ids != itself[left].cpu().numpy()[:, None]
         exact, exact_ids = exact[others].reshape(-1, k), exact_ids[others].reshape(-1, k)
@@ -241,8 +239,8 @@ class Index:
         """
         n_tiles = n_rows // BLOCK
         n_parts = min(n_pieces // together, max(1, 4096 // n_tiles))
-        minima = torch.empty(n_rows, self.n_blocks, device=self.ids.device)
-        return minima, (n_tiles, n_parts), -(-n_pieces // together // n_parts) * together
+        n_each = -(-n_pieces // together // n_parts) * together
+        return torch.empty(n_rows, self.n_blocks, device=self.ids.device), (n_tiles, n_parts), n_each
 
     def _near_blocks(
         self, minima: Tensor, groups: Tensor, visited: Tensor, reach: Tensor, room: int
@@ -278,8 +276,8 @@ class Index:
 
 def _in_lanes(rows: Tensor) -> Tensor:
     """Rows of whole blocks as `block_minima` meets them: in each tile, two of each of LANES blocks in turn."""
-    turned = rows.unflatten(0, (-1, LANES, LANES, BLOCK // LANES // 2, 2)).permute(0, 2, 3, 1, 4, 5)
-    return turned.reshape(rows.shape)
+    parted = rows.unflatten(0, (-1, LANES, LANES, BLOCK // LANES // 2, 2))
+    return parted.permute(0, 2, 3, 1, 4, 5).reshape(rows.shape)
 
 
 def _padded(rows: Tensor) -> Tensor:
@@ -325,20 +323,17 @@ def score(model: Neighbours, X: FloatArray, device: str, n_threads: int) -> Floa
     X = np.ascontiguousarray(X, dtype=np.float64)
     parts = map_blocks(lambda rows: find_rows(X[rows], model.locations), len(X), ROWS, n_threads)
     home = np.concatenate([np.empty(0, dtype=np.intp), *parts])
-    scores = take_rows(model.scores, home, n_threads)
-    new = home < 0
+    scores, new = take_rows(model.scores, home, n_threads), home < 0
     if not new.any():
         return scores
     locations, counts, k_distance, density, index = kept(model, device, _send)
     k, asked = min(model.k_max, len(locations)), upload(X[new], device)
-    near = nearest(locations, k, asked, n_threads=n_threads, index=index, blocks=lambda: model.blocks(n_threads))
+    near, ids = nearest(locations, k, asked, n_threads=n_threads, index=index, blocks=lambda: model.blocks(n_threads))
     if len(asked) <= FEW:
-        here = near[0].cpu().numpy(), near[1].cpu().numpy().astype(np.int32)
-        scores[new] = model.score_near(here, n_threads)
-        return scores
-    rows_near = _rows_near(*near, counts.new_full((len(asked),), -1), counts, model.k_max)
-    rated = _rate(*rows_near, model.lof, model.knn, known=(k_distance, density))
-    scores[new] = download(rated[2], n_threads)
+        scores[new] = model.score_near((near.cpu().numpy(), ids.cpu().numpy().astype(np.int32)), n_threads)
+    else:
+        rows_near = _rows_near(near, ids, counts.new_full((len(asked),), -1), counts, model.k_max)
+        scores[new] = download(_rate(*rows_near, model.lof, model.knn, known=(k_distance, density))[2], n_threads)
     return scores
 
 

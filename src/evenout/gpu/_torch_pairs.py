@@ -80,8 +80,8 @@ class Plain:
             step = max(NUMBERS // max(right.stop - right.start, 1), 1)
             for start in range(first, last, step):
                 block = slice(start, min(start + step, last))
-                distance = squared_distances(self.points[block], self.points[right]).sqrt_()
-                M = torch.exp2(offset - slope * distance).double()
+                squared = squared_distances(self.points[block], self.points[right])
+                M = torch.exp2(offset - slope * squared.sqrt_()).double()
                 out[c - cell, block.start - first : block.stop - first] = M @ rows.scores[right]
                 column[right] += rows.scores[block, 0] @ M
         return out
@@ -149,8 +149,7 @@ def measure_range(
     group = torch.searchsorted(bounds, torch.arange(len(rows), device=rows.device), right=True)
 
     def squared(candidates: Tensor, same: float) -> Tensor:
-        distances = squared_distances(rows[candidates], rows)
-        return distances.masked_fill_(group[candidates, None] == group, same)
+        return squared_distances(rows[candidates], rows).masked_fill_(group[candidates, None] == group, same)
 
     return float(squared(near, np.inf).min()) ** 0.5, float(squared(far, 0.0).max()) ** 0.5
 
@@ -194,8 +193,7 @@ class ByLength:
         while not complete:
             near = (float(self.low.min()) + slack) ** 0.5 * _WIDER
             far = max(float(self.high.max()) - slack, 0.0) ** 0.5 / _WIDER
-            met = [self._meet(group, near, far, width) for group in range(self.n_groups - 1)]
-            complete = all(met)
+            complete = all([self._meet(group, near, far, width) for group in range(self.n_groups - 1)])
             width = width * GROWTH if width * GROWTH * 4 < largest else largest
         return self.low, self.high
 
