@@ -42,7 +42,7 @@ from numba.extending import intrinsic
 
 from evenout.core.parallel import compiled
 from evenout.core.types import AnyArray, Float32Array, FloatArray, IntArray
-from evenout.detectors.search import BLOCK, Exact, FewBlocks, Rounded
+from evenout.detectors.search import BLOCK, Exact, Rounded
 
 TILE = 4 if "+avx512f" in get_host_cpu_features() else 1  # queries at a time: as many times 64 sums as registers hold
 MOST_FEATURES = 4096  # up to here (d + 1)^2 u is at most about 1
@@ -458,15 +458,16 @@ def sink(heap: AnyArray, size: int, place: int, bounds: FloatArray) -> None:
 
 @compiled(bare=True)
 def search_rows(
-    X: FloatArray, start: int, stop: int, data: FewBlocks, without_self: bool, bounds: FloatArray,
-    squares: FloatArray, heap: AnyArray, distances: FloatArray, neighbours: AnyArray,
+    X: FloatArray, start: int, stop: int, values: FloatArray, ids: AnyArray, lows: FloatArray, highs: FloatArray,
+    without_self: bool, bounds: FloatArray, squares: FloatArray, heap: AnyArray, distances: FloatArray,
+    neighbours: AnyArray,
 ) -> None:  # fmt: skip
     """Fill the lists of nearest points of the rows ``start..stop``; ``bounds``, ``squares``, ``heap``: work space.
 
     The nearest box comes first, alone, and sets a limit; then those within it, by their distance.
     """
     for i in range(start, stop):
-        row_to_boxes(X[i], data.lows, data.highs, bounds)
+        row_to_boxes(X[i], lows, highs, bounds)
         first = 0
         for b in range(1, len(bounds)):
             first = b if bounds[b] < bounds[first] else first
@@ -474,9 +475,9 @@ def search_rows(
         for _ in range(2):
             while left > 0 and bounds[heap[0]] <= limit:
                 b = heap[0]
-                squared_distances(X[i], data.values[b], squares)
+                squared_distances(X[i], values[b], squares)
                 mask = bits_within(squares, limit)
-                limit = offer(squares, mask, data.ids[b], i if without_self else -2, limit, distances[i], neighbours[i])
+                limit = offer(squares, mask, ids[b], i if without_self else -2, limit, distances[i], neighbours[i])
                 bounds[b] = np.nan  # no number is: it is not visited again
                 left -= 1
                 heap[0] = heap[left]

@@ -378,8 +378,7 @@ def grow_trees(
         left, depth, x = 1, 0, states[t]
         while left > 0:
             left -= 1
-            first, last = waiting[left, 0], waiting[left, 1]
-            place, known = waiting[left, 2], waiting[left, 3]
+            first, last, place, known = waiting[left, 0], waiting[left, 1], waiting[left, 2], waiting[left, 3]
             if place >= 0:
                 child[place >> 1, place & 1] = v
                 depth = level[place >> 1] + 1

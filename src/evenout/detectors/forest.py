@@ -238,10 +238,12 @@ class Forest(Family):
         states = np.random.SeedSequence(seed).generate_state(n_trees, np.uint64)
         rows, nodes = X.astype(np.float32), (feature, threshold, child, level, size)
 
-        def work(part: slice) -> None:
-            grow_fold_trees(rows, states, part.start, part.stop, max_samples, max_depth, *nodes)
-
-        map_blocks(work, n_trees, TREES, n_threads)
+        map_blocks(
+            lambda part: grow_fold_trees(rows, states, part.start, part.stop, max_samples, max_depth, *nodes),
+            n_trees,
+            TREES,
+            n_threads,
+        )
         return cls.of_nodes([*nodes, width * np.arange(n_trees)], sizes, top=0.0)
 
     def _unseen_scores(self, X: FloatArray, scores: FloatArray, drawn: IntArray) -> FloatArray:

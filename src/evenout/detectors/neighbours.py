@@ -28,7 +28,7 @@ from evenout.core.content import row_order
 from evenout.core.parallel import by_rows, map_blocks, one_blas_thread, side_by_side, take_rows
 from evenout.core.types import FloatArray, IntArray, Within, require
 from evenout.detectors.family import Family, Without, by_refitting
-from evenout.detectors.search import FEW, Blocks, Ids, cut_blocks, drop_points, nearest
+from evenout.detectors.search import FEW, Blocks, Ids, cut_blocks, drop_points, nearest, nearest_by_rows
 from evenout.detectors.units import FARTHEST, GRID, Units
 from evenout.exceptions import warn
 
@@ -67,14 +67,12 @@ class NeighbourLists:
 
     def distances(self, ks: IntArray, n_threads: int) -> FloatArray:
         """Distances of the k-th nearest rows, shape (m, len(ks)); NaN where a list is too short."""
-        out = np.empty((len(self.home), len(ks)))
 
-        def work(rows: slice) -> None:
+        def measured(rows: slice) -> FloatArray:
             distance, location = (values.take(ks - 1, axis=1) for values in self.of(rows))
-            out[rows] = np.where(location < 0, np.nan, distance)
+            return np.where(location < 0, np.nan, distance)
 
-        map_blocks(work, len(out), ROWS, n_threads)
-        return out
+        return np.concatenate(map_blocks(measured, len(self.home), ROWS, n_threads))
 
 
 def rate(
@@ -88,7 +86,7 @@ def rate(
 
     ``search_again`` finds longer lists for rows, given by index, whose lists are too short.
     """
-    from evenout.detectors._neighbour_kernels import densities, factors
+    from evenout.detectors._neighbour_kernels import means
 
     m, ks = len(lists.home), np.concatenate([lof, knn])
     distances = lists.distances(ks, n_threads)
@@ -100,10 +98,14 @@ def rate(
     k_distance = np.ascontiguousarray(distances[:, : len(lof)])
     if not len(lof):
         return k_distance, np.empty((m, 0)), distances
-    blocks = map_blocks(lambda rows: densities(*lists.of(rows), k_distance, lof), m, ROWS, n_threads)
-    density = np.concatenate(blocks)
-    blocks = map_blocks(lambda rows: factors(lists.of(rows)[1], density[rows], density, lof), m, ROWS, n_threads)
-    return k_distance, density, side_by_side([np.concatenate(blocks), distances[:, len(lof) :]], n_threads)
+
+    def densities(rows: slice) -> FloatArray:
+        distance, location = lists.of(rows)
+        return 1.0 / (means(location, k_distance, lof, distance) + GUARD)
+
+    density = np.concatenate(map_blocks(densities, m, ROWS, n_threads))
+    factors = map_blocks(lambda rows: means(lists.of(rows)[1], density, lof) / density[rows], m, ROWS, n_threads)
+    return k_distance, density, side_by_side([np.concatenate(factors), distances[:, len(lof) :]], n_threads)
 
 
 SPARE = 3.0  # standard deviations by which lists are longer than needed, so that a fold may be left out
@@ -210,14 +212,14 @@ class Neighbours(Family):
         if folds is not None:  # the closures below hold them anyway
             model.__dict__["_cut"] = blocks
 
-        def refit(rows: FloatArray, fold: int) -> tuple[Neighbours, FloatArray]:  # noqa: ARG001
-            fewer = {"lof": capped(lof_k, len(rows)).tolist(), "knn": capped(knn_k, len(rows)).tolist()}
-            return cls.fit(rows, **fewer, n_threads=n_threads)
-
         def without(fold: int) -> FloatArray:
             kept = np.asarray(folds) != fold
             if kept.sum() <= k_max:
-                return by_refitting(X, folds, refit, n_threads=n_threads)(fold)
+                ks = {"lof": capped(lof_k, kept.sum()).tolist(), "knn": capped(knn_k, kept.sum()).tolist()}
+                again = by_refitting(
+                    X, folds, lambda rows, _: cls.fit(rows, **ks, n_threads=n_threads), n_threads=n_threads
+                )
+                return again(fold)
             # A location without rows is scored as a new row. It is no neighbour of any other, so its own k-distance
             # and density play no part.
             left = counts - np.bincount(home[~kept], minlength=u)
@@ -249,13 +251,15 @@ class Neighbours(Family):
             if len(new):
                 asked, blocks = batch[new], self.blocks(n_threads)
                 few = len(new) <= FEW
-                near = blocks.few.nearest(asked, k) if few else nearest(blocks, k, queries=asked, n_threads=n_threads)
+                near = (
+                    nearest_by_rows(blocks, asked, k) if few else nearest(blocks, k, queries=asked, n_threads=n_threads)
+                )
                 scores[start + new] = self.score_near(near, n_threads)
         return scores
 
     def score_near(self, near: tuple[FloatArray, Ids], n_threads: int) -> FloatArray:
         """Scores of rows that equal no training row, by the locations ``near`` them."""
-        from evenout.detectors._neighbour_kernels import densities, factors
+        from evenout.detectors._neighbour_kernels import means
 
         m, n_lof = len(near[0]), len(self.lof)
         lists = NeighbourLists(near, self.counts, self.k_max, np.full(m, -1, dtype=np.int32))
@@ -265,8 +269,8 @@ class Neighbours(Family):
             distance, location = lists.of(rows)
             scores[rows, n_lof:] = distance[:, self.knn - 1]
             if n_lof:
-                density = densities(distance, location, self.k_distance, self.lof)
-                scores[rows, :n_lof] = factors(location, density, self.density, self.lof)
+                density = 1.0 / (means(location, self.k_distance, self.lof, distance) + GUARD)
+                scores[rows, :n_lof] = means(location, self.density, self.lof) / density
 
         map_blocks(work, m, ROWS, n_threads)
         return scores
@@ -428,10 +432,13 @@ class Nearness(Family):
         """Logarithms of the scores of ``neighbours``, whose LOF columns come first."""
         n_lof = len(self.neighbours.lof)
 
-        def transform(rows: FloatArray) -> FloatArray:
-            return np.hstack([np.log(np.maximum(rows[:, :n_lof], np.finfo(float).tiny)), np.log1p(rows[:, n_lof:])])
-
-        return by_rows(transform, raw, n_threads=n_threads)
+        return by_rows(
+            lambda rows: np.hstack(
+                [np.log(np.maximum(rows[:, :n_lof], np.finfo(float).tiny)), np.log1p(rows[:, n_lof:])]
+            ),
+            raw,
+            n_threads=n_threads,
+        )
 
 
 def decorrelating(X: FloatArray, *, n_threads: int = 1) -> FloatArray:

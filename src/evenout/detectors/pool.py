@@ -271,15 +271,10 @@ def cross_fit_pool(
         for names, part, *_ in fitted
         for name in names
     )
-    pool = FittedPool(
-        tuple(name for part in fitted for name in part.names),
-        tuple(part.part for part in fitted),
-        families if by_family or sides else (),
-        units,
-        len(X),
-    )
+    names = tuple(name for part in fitted for name in part.names)
+    parts = tuple(part.part for part in fitted)
     return (
-        pool,
+        FittedPool(names, parts, families if by_family or sides else (), units, len(X)),
         side_by_side([part.scores for part in fitted], n_threads),
         lambda fold: side_by_side([part.without(fold) for part in fitted], n_threads),
     )

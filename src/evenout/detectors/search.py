@@ -74,11 +74,14 @@ class Blocks:
         return Rounded(centre, values, offsets, np.sqrt(np.fmax.reduce(squares, axis=1)))
 
     @cached_property
-    def few(self) -> "FewBlocks":
-        """The layout for a search row by row."""
+    def few(self) -> tuple[FloatArray, Ids, FloatArray, FloatArray]:
+        """The layout for a search row by row: points (b x d x BLOCK), ids and, both d x b, lows and highs of boxes.
+
+        The features come first, so that vector instructions compare a row with all of them.
+        """
         points, ids, _, low, high = self.exact
         values, lows, highs = (np.ascontiguousarray(array) for array in (points.transpose(0, 2, 1), low.T, high.T))
-        return FewBlocks(values, ids, lows, highs)
+        return values, ids, lows, highs
 
 
 def cut_blocks(points: FloatArray, *, n_threads: int = 1) -> Blocks:
@@ -184,42 +187,31 @@ SMALL_SEARCH = 1024  # points; among twice as many, the search by blocks took th
 ROWS = 256  # per piece of work handed to a thread
 
 
-class FewBlocks(NamedTuple):
-    """Blocks and boxes with the features first, so that vector instructions compare a row with all of them."""
+def nearest_by_rows(
+    data: Blocks, X: FloatArray, k: int, *, without_self: bool = False, n_threads: int = 1
+) -> tuple[FloatArray, Ids]:
+    """Distances and ids of the ``k`` nearest points of the rows of ``X`` (m x d), each m x k.
 
-    values: FloatArray  # b x d x BLOCK
-    ids: Ids
-    lows: FloatArray  # d x b, as highs
-    highs: FloatArray
+    ``without_self`` says that row i is the point i, which is then left out.
+    """
+    from evenout.detectors._search_kernels import search_rows
 
-    def nearest(
-        self, X: FloatArray, k: int, *, without_self: bool = False, n_threads: int = 1
-    ) -> tuple[FloatArray, Ids]:
-        """Distances and ids of the ``k`` nearest points of the rows of ``X`` (m x d), each m x k.
+    X, blocks = np.ascontiguousarray(X, dtype=np.float64), data.few  # one kind of array: one kernel is compiled
+    distances, neighbours = np.full((len(X), k), np.inf), np.full((len(X), k), LAST, dtype=np.int32)
 
-        ``without_self`` says that row i is the point i, which is then left out.
-        """
-        from evenout.detectors._search_kernels import search_rows
+    def search(part: slice) -> None:
+        room = np.empty(len(blocks[1])), np.empty(BLOCK), np.empty(len(blocks[1]), dtype=np.intp)
+        search_rows(X, part.start, part.stop, *blocks, without_self, *room, distances, neighbours)
 
-        X = np.ascontiguousarray(X, dtype=np.float64)  # one kind of array, so that one kernel is compiled
-        distances, neighbours = np.full((len(X), k), np.inf), np.full((len(X), k), LAST, dtype=np.int32)
-
-        def search(part: slice) -> None:
-            room = np.empty(len(self.ids)), np.empty(BLOCK), np.empty(len(self.ids), dtype=np.intp)
-            search_rows(X, part.start, part.stop, self, without_self, *room, distances, neighbours)
-
-        if k > 0:
-            map_blocks(search, len(X), ROWS, n_threads)
-        return distances, neighbours
+    if k > 0:
+        map_blocks(search, len(X), ROWS, n_threads)
+    return distances, neighbours
 
 
 def nearest(data: Blocks, k: int, *, queries: FloatArray | None = None, n_threads: int = 1) -> tuple[FloatArray, Ids]:
     """Find the nearest points, block by block or row by row, whichever suits the number of points."""
-    n = int(data.exact.size.sum())
+    n, points = int(data.exact.size.sum()), data.exact.points
     if n > SMALL_SEARCH:
         return nearest_by_blocks(data, k, queries=None if queries is None else cut_blocks(queries), n_threads=n_threads)
-    X = queries
-    if X is None:
-        X = np.empty((n, data.exact.points.shape[2]))
-        X[data.exact.ids.ravel()[:n]] = data.exact.points.reshape(-1, X.shape[1])[:n]
-    return data.few.nearest(X, k, without_self=queries is None, n_threads=n_threads)
+    X = points.reshape(-1, points.shape[2])[data.exact.ids.ravel()[:n].argsort()] if queries is None else queries
+    return nearest_by_rows(data, X, k, without_self=queries is None, n_threads=n_threads)

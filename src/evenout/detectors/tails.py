@@ -51,9 +51,9 @@ class Tails(Family):
                 values, mask = ordered[j], kept[order[j]]
                 below, upto = _counts_of_kept(values, mask)
                 first, last = int(mask.argmax()), len(mask) - 1 - int(mask[::-1].argmax())
-                rest = int(upto[-1]), values[first], values[last]
+                known = int(upto[-1]), values[first], values[last]
                 for part in (slice(0, first), slice(first, last + 1), slice(last + 1, None)):  # only the middle is long
-                    scores[j, order[j][part]] = cls._rate(values[part], below[part], upto[part], *rest)
+                    scores[j, order[j][part]] = cls._rate(values[part], below[part], upto[part], *known)
 
             map_columns(rate, range(len(features)), len(X), n_threads)
             return scores.T
@@ -100,16 +100,15 @@ class Tails(Family):
         return by_rows(rated, X, width=len(self.features), n_threads=n_threads, block=_ROWS)
 
     @staticmethod
-    def _rate(values: FloatArray, below: IntArray, upto: IntArray, n: int, *ends: FloatArray) -> FloatArray:
-        """Scores of values (...) of which ``below`` of n training values are smaller, and ``upto`` no larger.
-
-        The training values lie between the two ``ends``.
-        """
-        lowest, highest = ends
+    def _rate(
+        values: FloatArray, below: IntArray, upto: IntArray, n: int, lowest: FloatArray, highest: FloatArray
+    ) -> FloatArray:
+        """Scores of values (...) of which ``below`` of n training values are smaller, and ``upto`` no larger."""
         share = np.maximum(np.minimum(upto, n - below), 0.5) / n
         outside = np.maximum(values - highest, 0.0) + np.maximum(lowest - values, 0.0)
-        beyond = _log1p_ratio(outside, highest - lowest) if outside.any() else 0.0
-        return -np.log(np.minimum(2.0 * share, 1.0)) + beyond
+        return -np.log(np.minimum(2.0 * share, 1.0)) + (
+            _log1p_ratio(outside, highest - lowest) if outside.any() else 0.0
+        )
 
 
 class Sides(Tails):
@@ -118,7 +117,7 @@ class Sides(Tails):
     kind: ClassVar[str] = "sides"
 
     @staticmethod
-    def _rate(values: FloatArray, below: IntArray, upto: IntArray, n: int, *ends: FloatArray) -> FloatArray:  # noqa: ARG004
+    def _rate(values: FloatArray, below: IntArray, upto: IntArray, n: int, *_: FloatArray) -> FloatArray:  # noqa: ARG004
         """``log P(<= x) - log P(>= x)`` for each feature, where half a row is counted for none."""
         return np.log(np.maximum(upto, 0.5)) - np.log(np.maximum(n - below, 0.5))
 

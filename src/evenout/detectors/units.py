@@ -45,8 +45,11 @@ class Ranges:
         return cls(np.array(low), np.array(high), sketches)
 
     def __add__(self, other: "Ranges") -> "Ranges":
-        sketches = tuple(one + two for one, two in zip(self.sketches, other.sketches, strict=True))
-        return Ranges(np.minimum(self.low, other.low), np.maximum(self.high, other.high), sketches)
+        return Ranges(
+            np.minimum(self.low, other.low),
+            np.maximum(self.high, other.high),
+            tuple(one + two for one, two in zip(self.sketches, other.sketches, strict=True)),
+        )
 
     def outline(self, *, n_threads: int = 1) -> "Outline":
         """The columns for the second pass; if none varies, the first one stays."""

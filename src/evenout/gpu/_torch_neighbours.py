@@ -173,8 +173,10 @@ class Index:
         self, asked: Tensor, wanted: int, room: int, itself: Tensor | None, by_differences: bool
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Distances and ids (m, room) sorted by both, ``itself`` and empty places last, and where they are complete."""
-        scaled = self._scaled(asked)
-        minima, grouped = self._minima_by_differences(scaled) if by_differences else self._minima(scaled)
+        scaled, m = self._scaled(asked), len(asked)
+        tiles = torch.nn.functional.pad(scaled, (0, 0, 0, -m % BLOCK))  # whole ones, with rows of 0
+        minima, grouped = self._minima_by_differences(tiles) if by_differences else self._minima(tiles)
+        minima, grouped = minima[:m], grouped[:m]
         group = self.group if 2 * room <= self.n_blocks // self.group else 1
         grouped = grouped if group > 1 else minima
         n_listed = min(room, grouped.shape[1])
@@ -206,7 +208,7 @@ class Index:
         """Smallest squared distance of each query to each block (m, n_blocks) and to each group, by half precision."""
         from evenout.gpu._triton_kernels import block_minima
 
-        halves = split(_padded(scaled))
+        halves = split(scaled)
         n_parts, n_group = self.n_blocks // LANES, max(self.group // LANES, 1)
         minima, grid, n_each = self._minima_grid(len(halves.left), n_parts, n_group)
         n_group = n_group if self.group > 1 else n_each
@@ -216,20 +218,19 @@ class Index:
             WIDTH=halves.left.shape[1], CHUNK=halves.chunk, ROWS=BLOCK, COLUMNS=BLOCK, LANES=LANES, num_warps=8,
             num_stages=_stages(halves.left),
         )  # fmt: skip
-        return minima[: len(scaled)], grouped[: len(scaled)]
+        return minima, grouped
 
     def _minima_by_differences(self, scaled: Tensor) -> tuple[Tensor, Tensor]:
         """Minima likewise, from differences of coordinates: slower, and with less rounding."""
         from evenout.gpu._triton_kernels import block_minima_by_differences
 
-        rows = _padded(scaled).float().T.contiguous()
+        rows = scaled.float().T.contiguous()
         columns = self._scaled(self.columns.T).float().T.contiguous()
         minima, grid, n_each = self._minima_grid(rows.shape[1], self.n_blocks, 1)
         block_minima_by_differences[grid](
             rows, columns, minima, rows.shape[1], columns.shape[1], self.n_blocks, n_each, len(rows),
             ROWS=BLOCK, COLUMNS=BLOCK, num_warps=8,
         )  # fmt: skip
-        minima = minima[: len(scaled)]
         return minima, minima.unflatten(1, (-1, self.group)).amin(dim=2)
 
     def _minima_grid(self, n_rows: int, n_pieces: int, together: int) -> tuple[Tensor, tuple[int, int], int]:
@@ -278,11 +279,6 @@ def _in_lanes(rows: Tensor) -> Tensor:
     """Rows of whole blocks as `block_minima` meets them: in each tile, two of each of LANES blocks in turn."""
     parted = rows.unflatten(0, (-1, LANES, LANES, BLOCK // LANES // 2, 2))
     return parted.permute(0, 2, 3, 1, 4, 5).reshape(rows.shape)
-
-
-def _padded(rows: Tensor) -> Tensor:
-    """Rows of 0 added to whole tiles."""
-    return torch.nn.functional.pad(rows, (0, 0, 0, -len(rows) % BLOCK))
 
 
 SLICE = 2**20  # rows whose lists are expanded together: bounds the memory for that to some 3 GB
@@ -350,16 +346,9 @@ def distinct_rows(X: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     >>> distinct_rows(torch.tensor([[2.0, 0.0], [1.0, 5.0], [2.0, -0.0]]))
     (tensor([[2., 0.], [1., 5.]]), tensor([2, 1]), tensor([0, 1, 0]))
     """
-    X = X + 0.0  # no -0.0 remains
-    order = torch.arange(len(X), device=X.device)
-    for f in reversed(range(X.shape[1])):
-        order = order[X[order, f].sort(descending=True, stable=True).indices]
-    ordered = X[order]
-    is_new = torch.ones(len(X), dtype=torch.bool, device=X.device)
-    is_new[1:] = (ordered[1:] != ordered[:-1]).any(dim=1)
-    home = torch.empty_like(order)
-    home[order] = is_new.cumsum(0) - 1
-    return ordered[is_new], torch.bincount(home), home
+    # + 0.0: no -0.0 remains
+    rows, home, counts = torch.unique(X + 0.0, dim=0, return_inverse=True, return_counts=True)
+    return rows.flip(0), counts.flip(0), len(rows) - 1 - home
 
 
 def _rows_near(distances: Tensor, ids: Tensor, home: Tensor, counts: Tensor, k_max: int) -> tuple[Tensor, Tensor]:
