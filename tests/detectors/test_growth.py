@@ -153,7 +153,7 @@ def test_shuffled_rows_are_the_first_of_numpys_permutation(n, m):
     """From each power of two on words are cut to fewer bits; what is too large stays in the room of twice n."""
     seeds, words = np.array([0, 1, 2, 3, 12345, 2**31 - 2]), np.empty((2, WORDS), dtype=np.uint32)
     drawn, line = np.empty((len(seeds), m), dtype=np.intp), np.full(2 * n + 2**16, 77, dtype=np.uint16)
-    draw_rows(seeds, n, *words, line, drawn, np.empty(len(seeds), dtype=np.int64))
+    draw_rows(seeds, n, 2 ** (n - 1).bit_length() - 1, *words, line, drawn, np.empty(len(seeds), dtype=np.int64))
     expected = [np.random.RandomState(seed).permutation(n)[:m] for seed in seeds]
     assert_array_equal(np.sort(drawn, axis=1), np.sort(expected, axis=1))
     assert_array_equal(line[2 * n :], 77)

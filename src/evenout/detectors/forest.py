@@ -74,11 +74,11 @@ def _draw(seeds: AnyArray, n: int, m: int) -> tuple[IntArray, AnyArray]:
     from evenout.detectors._tree_kernels import WORDS, draw_few_rows, draw_rows
 
     drawn, states = np.empty((len(seeds), m), dtype=np.intp), np.empty(len(seeds), dtype=np.int64)
-    words = np.empty(WORDS, dtype=np.uint32), np.empty(WORDS, dtype=np.uint32)
+    words, top = np.empty((2, WORDS), dtype=np.uint32), 2 ** max((n - 1).bit_length(), 1) - 1
     if m / n <= FEW_SHARE:
-        draw_few_rows(seeds, n, *words, drawn, states)
+        draw_few_rows(seeds, n, top, *words, drawn, states)
     else:
-        draw_rows(seeds, n, *words, np.empty(2 * n, dtype=np.uint16), drawn, states)  # n < 25,600
+        draw_rows(seeds, n, top, *words, np.empty(2 * n, dtype=np.uint16), drawn, states)  # n < 25,600
     if MANY_SHARE <= m / n < 1.0:
         from sklearn.utils.random import sample_without_replacement
 
@@ -187,10 +187,8 @@ class Forest(Family):
             Finite, and finite in float32.
         folds : array of int, n, or None
             The fold of each row; None if no fold is to be left out.
-        sizes : sequence of int
-            Number of trees of each forest.
-        random_state : int
-            Seed; scikit-learn's forests with this seed are the same.
+        sizes, random_state
+            Number of trees of each forest, and the seed: scikit-learn's forests with this seed are the same.
         n_threads : int
             Threads to use; results do not depend on it.
         scikit_learn : bool
@@ -202,12 +200,11 @@ class Forest(Family):
 
         Returns
         -------
-        Forest, and array, n x len(sizes)
-            The model, and the scores of the training rows; higher = more outlying.
-        function of a fold
-            Scores of all rows. With fewer than `FEW` rows, a forest is grown from those outside the fold, by the same
-            law. Else a row of the fold is scored by the trees that have not drawn it, though they may have drawn other
-            rows of the fold, and the others keep their scores. A row that every tree has drawn keeps its score too.
+        Forest, array of shape n x len(sizes), and function of a fold
+            The model; the scores of the training rows, higher = more outlying; and the scores of all rows. With fewer
+            than `FEW` rows, a forest is grown from those outside the fold, by the same law. Else a row of the fold is
+            scored by the trees that have not drawn it, though they may have drawn other rows of the fold, and the
+            others keep their scores. A row that every tree has drawn keeps its score too.
         """
         forest, drawn = (
             of_scikit_learn(X, sizes, random_state) if scikit_learn else grow(X, sizes, random_state, n_threads)

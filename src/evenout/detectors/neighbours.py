@@ -196,11 +196,10 @@ class Neighbours(Family):
 
         Returns
         -------
-        Neighbours, and array, n x (len(lof) + len(knn))
-            The fitted model, and the scores of the training rows, LOF first; higher = more outlying.
-        function of a fold
-            Scores of all rows, bit for bit, by the model that `fit` learns from the rows outside the fold: their
-            training scores, and the others as new rows. Fewer rows may cap the numbers of neighbours further.
+        Neighbours, array of shape n x (len(lof) + len(knn)), and function of a fold
+            The model; the scores of the training rows, LOF first, higher = more outlying; and the scores of all rows,
+            bit for bit, by the model that `fit` learns from the rows outside the fold: their training scores, and the
+            others as new rows. Fewer rows may cap the numbers of neighbours further.
         """
         lof_k, knn_k = check_neighbours(lof, knn, len(X))
         locations, counts, home = distinct_rows(X)

@@ -112,8 +112,10 @@ class FittedPool:
         rows = self._rows()
         if rows is None:
             return self
-        thin = [one.without_rows(rows) if isinstance(one, Tails | Nearness) else one for one in self.parts]
-        return replace(self, parts=tuple(thin))
+        return replace(
+            self,
+            parts=tuple(one.without_rows(rows) if isinstance(one, Tails | Nearness) else one for one in self.parts),
+        )
 
     def filled(self, n_features: int, most_rows: int) -> "FittedPool":
         """Restore a `thinned` pool from a file, and check every part against the rows and columns of the fit."""
@@ -219,23 +221,20 @@ def cross_fit_pool(
         For detectors that say ``needs_groups``, such as `FairLOF`.
     device : str
         Where the named pools are fitted; given detectors run where they always do.
-    units : Units or None
-        Of the rows for the named pools; without them they get X as it is, like given detectors.
+    units, content : Units and array of shape (n, m), optional
+        Units of the rows for the named pools, which else get X as it is, like given detectors; and X in these, if
+        already computed.
     feature_names : sequence of str, optional
         Of the d columns of X, for the names of score columns.
     sides : bool
         Add `Sides` to the named pools, for a target that learns from labels.
-    content : array of shape (n, m), optional
-        X in the units, if already computed.
 
     Returns
     -------
-    FittedPool, and array of shape (n, k)
-        Those of `fit_pool`, bit for bit.
-    function of a fold
-        Raw scores of all rows, shape (n, k), by detectors that were fitted without the rows of the fold. Those are
-        scored as new rows, the others as training rows. From 1000 rows on the forests of the named pools are not grown
-        again: a row of the fold is scored by the trees that have not drawn it.
+    FittedPool, array of shape (n, k), and function of a fold
+        Those of `fit_pool`, bit for bit; and the raw scores of all rows, shape (n, k), by detectors that were fitted
+        without the rows of the fold. Those are scored as new rows, the others as training rows. From 1000 rows on the
+        forests of the named pools are not grown again: a row of the fold is scored by the trees that have not drawn it.
     """
     if isinstance(detectors, str) and detectors == "precomputed":
         names = tuple(f"score_{j}" for j in range(X.shape[1]))

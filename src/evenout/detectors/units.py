@@ -102,9 +102,8 @@ class Measures:
             column = np.ascontiguousarray(X[:, outline.kept[at]])
             low, high, bounds = outline.low[at], outline.high[at], outline.bounds[at].tolist()
             quartiles = tuple(Narrowed.of(column, (a, b), capacity) for a, b in bounds)
-            share = (column - low) / outline.span[at]
-            two = bool(((column == low) | (column == high)).all())
-            return quartiles, [*_exact_sum(share), *_exact_sum(share**2)], two, int((column == 1.0).sum())
+            share, two = (column - low) / outline.span[at], (column == low) | (column == high)
+            return quartiles, [*_exact_sum(share), *_exact_sum(share**2)], bool(two.all()), int((column == 1.0).sum())
 
         quartiles, sums, two, ones = zip(*map_columns(look, range(len(outline.kept)), len(X), n_threads), strict=True)
         before = _before(X, outline.kept, (outline.low == 0.0) & (outline.high == 1.0), n_threads)
@@ -173,8 +172,6 @@ def _exact_sum(values: FloatArray) -> tuple[float, float]:
 def _before(X: FloatArray, kept: IntArray, binary: BoolArray, n_threads: int) -> IntArray:
     """See `Measures`; -1 for columns that are not binary."""
     before, columns = np.full(len(kept), -1, dtype=np.intp), np.flatnonzero(binary)
-    if len(columns) < 2:
-        return before
 
     def look(rows: slice) -> IntArray:
         is_one = X[rows, kept[columns]] == 1.0

@@ -65,9 +65,8 @@ def nearest(
     `search.cut_blocks`; they are made here if they are needed and not given.
     """
     asked, device = points if queries is None else queries, points.device
-    itself = torch.arange(len(asked), device=device) if queries is None else None
     # A point finds itself first; one more neighbour makes up for it.
-    wanted = k if itself is None else k + 1
+    wanted = k + 1 if queries is None else k
     few = len(asked) * len(points) <= FEW_DISTANCES
     index = index_of(points, wanted) if index is None and not few else index
     distances, ids = points.new_empty(len(asked), k), torch.empty(len(asked), k, dtype=torch.int64, device=device)
@@ -76,8 +75,8 @@ def nearest(
         for start in range(0, len(asked) if k else 0, step):
             block = slice(start, start + step)
             measured = roots(squared_distances(asked[block], points))
-            if itself is not None:
-                measured[torch.arange(len(measured), device=device), itself[block]] = torch.inf
+            if queries is None:
+                measured.diagonal(start).fill_(torch.inf)
             distances[block], ids[block] = _smallest(measured, k)
         return distances, ids
     index, left = index.reaching(asked), torch.arange(len(asked), device=device)
@@ -87,7 +86,7 @@ def nearest(
         room = 1 << (times * wanted - 1).bit_length()
         failed = []
         for rows in left.split(step):
-            own = None if itself is None else itself[rows]
+            own = rows if queries is None else None
             near, names, complete = index.search(asked[rows], wanted, room, own, by_differences)
             if not complete.all():
                 failed.append(rows[~complete])
@@ -98,8 +97,8 @@ def nearest(
             return distances, ids
     data = search.cut_blocks(points.cpu().numpy(), n_threads=n_threads) if blocks is None else blocks()
     exact, exact_ids = search.nearest(data, wanted, queries=asked[left].cpu().numpy(), n_threads=n_threads)
-    if itself is not None:
-        others = exact_ids != itself[left].cpu().numpy()[:, None]
+    if queries is None:
+        others = exact_ids != left.cpu().numpy()[:, None]
         exact, exact_ids = exact[others].reshape(-1, k), exact_ids[others].reshape(-1, k)
     distances[left] = torch.as_tensor(exact).to(distances)
     ids[left] = torch.as_tensor(exact_ids.astype(np.int64)).to(ids)
@@ -183,10 +182,11 @@ class Index:
         near, blocks = torch.topk(grouped, n_listed, largest=False)
         kth = near[:, wanted - 1].double().clamp(min=0.0)
         length = 1.01 * (scaled.norm(dim=1) + kth.sqrt())
-        if by_differences:
-            slack = rounding_of_differences(length, 1.01 * kth.sqrt(), asked.shape[1])
-        else:
-            slack = rounding_of_halves(length, self.right.shape[1], asked.shape[1])
+        slack = (
+            rounding_of_differences(length, 1.01 * kth.sqrt(), asked.shape[1])
+            if by_differences
+            else rounding_of_halves(length, self.right.shape[1], asked.shape[1])
+        )
         reach = kth + 2 * slack
         visited = (near <= reach[:, None]).sum(dim=1)
         complete = (visited < n_listed) | (n_listed == grouped.shape[1])

@@ -250,18 +250,15 @@ def pair_sums(
     rows = PaddedRows(points[order], scores, starts)
     members = upload(groups, device)
     lo, hi = measure_range(points, members, n_groups, fused=fused)
-    if scale != "minmax":
-        slope, offset = _exponent(0.0, max(scale / unit, 1e-30))
-    else:
-        if hi > 0 and hi - lo <= _COARSE:
-            lo, hi = measure_range(points, members, n_groups, fused=False, dtype=torch.float64)
-        slope, offset = _exponent(lo, hi)
+    if scale == "minmax" and hi > 0 and hi - lo <= _COARSE:
+        lo, hi = measure_range(points, members, n_groups, fused=False, dtype=torch.float64)
+    slope, offset = _exponent(lo, hi) if scale == "minmax" else _exponent(0.0, max(scale / unit, 1e-30))
     wide = slope * (hi - lo) > OCTAVES and slope < STEEPEST
-    engine: Plain | Fused
-    if fused and (wide or slope.dtype != np.float64):
-        engine = Fused(rows, real, wide=bool(wide))
-    else:
-        engine = Plain(rows, torch.float64 if slope.dtype == np.float64 else torch.float32)
+    engine: Plain | Fused = (
+        Fused(rows, real, wide=bool(wide))
+        if fused and (wide or slope.dtype != np.float64)
+        else Plain(rows, torch.float64 if slope.dtype == np.float64 else torch.float32)
+    )
     # Similarities are computed in units of 2^-PEAK times the largest, and at the end in those that were asked for.
     peak = float(slope) * lo + PEAK
     factor = 2.0 ** (float(offset) - peak)
