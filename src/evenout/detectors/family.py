@@ -21,9 +21,9 @@ class ScoreColumns(Protocol):
 class Family:
     """A fitted family of score columns whose state is plain arrays, so that a dataclass of them can be saved as it is.
 
-    Besides the methods here and ``score`` of `ScoreColumns` it has ``fits(n_rows, n_features)``, which refuses
-    (`evenout.core.types.require`) a state that was not fitted on so many rows and columns, and returns the number of
-    score columns.
+    Besides the methods here and ``score`` of `ScoreColumns` it has ``width``, the number of columns, and
+    ``fits(n_rows, n_features)``, which refuses (`evenout.core.types.require`) a state that was not fitted on so many
+    rows and columns.
 
     A user's own family is an object with ``fit_columns(X, seed=..., n_threads=...)``, which returns `ScoreColumns`
     and the scores of the training rows, (n, columns); the former may have ``names`` of the columns. See

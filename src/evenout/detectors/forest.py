@@ -137,6 +137,11 @@ class Forest(Family):
     max_samples: Annotated[int, Within(1)]  # rows drawn for each tree
     kind: ClassVar[str] = "forest"
 
+    @property
+    def width(self) -> int:
+        """Number of columns."""
+        return len(self.sizes)
+
     @classmethod
     def of_nodes(cls, nodes: Sequence[AnyArray], sizes: Sequence[int], *, top: float) -> "Forest":
         """Make a forest of the features, thresholds, children, levels and sizes of its nodes, and of the roots.
@@ -152,8 +157,7 @@ class Forest(Family):
     def check(self) -> None:
         """Refuse children outside their tree."""
         v, root = len(self.threshold), self.root
-        ordered = len(root) > 0 and root[0] == 0 and root[-1] < v and (np.diff(root) > 0).all()
-        require(ordered, "root", "is out of order")
+        require(len(root) and root[0] == 0 and root[-1] < v and (np.diff(root) > 0).all(), "root", "is out of order")
         size_of_tree = np.diff(root, append=v)
         first = np.repeat(root, size_of_tree)[:, None]  # of the tree that a node is in
         inside = (first <= self.child) & (self.child < first + np.repeat(size_of_tree, size_of_tree)[:, None])
@@ -161,11 +165,10 @@ class Forest(Family):
         require(self.sizes.max(initial=0) <= len(root), "sizes", "is out of range")
         require(self.depth <= size_of_tree.max(), "depth", "is out of range")
 
-    def fits(self, n_rows: int, n_features: int) -> int:
-        """Refuse nodes that compare features that rows do not have; the number of columns."""
+    def fits(self, n_rows: int, n_features: int) -> None:
+        """Refuse nodes that compare features that rows do not have."""
         require(self.feature.max(initial=0) < n_features, "feature", "is out of range")
         require(self.max_samples <= n_rows, "max_samples", "is out of range")
-        return len(self.sizes)
 
     @classmethod
     def cross_fit(
@@ -251,8 +254,10 @@ class Forest(Family):
         from evenout.detectors._tree_kernels import add_seen_paths
 
         seen, paths = np.zeros((len(self.sizes), len(X)), dtype=np.intp), np.zeros((len(self.sizes), len(X)))
-        trees = (self.feature, self.threshold, self.child, self.length, self.root)
-        add_seen_paths(X.astype(np.float32), *trees, drawn.astype(np.intp), self.sizes, seen, paths)
+        add_seen_paths(
+            X.astype(np.float32), self.feature, self.threshold, self.child, self.length, self.root,
+            drawn.astype(np.intp), self.sizes, seen, paths,
+        )  # fmt: skip
         expected = average_path_length(np.array([self.max_samples]))
         left, whole = self.sizes - seen.T, -np.log2(scores) * (self.sizes * expected)
         unseen = 2 ** -((whole - paths.T) / (np.maximum(left, 1) * expected))

@@ -153,30 +153,28 @@ class Neighbours(Family):
     kind: ClassVar[str] = "neighbours"
 
     @property
+    def width(self) -> int:
+        """Number of columns."""
+        return len(self.lof) + len(self.knn)
+
+    @property
     def k_max(self) -> int:
         """The largest number of neighbours of any detector."""
         return int(max([*self.lof, *self.knn]))
 
-    def fits(self, n_rows: int, n_features: int) -> int:
-        """Refuse counts that do not add up to the rows, and more neighbours than rows; the number of columns."""
-        u, width = len(self.scores), len(self.lof) + len(self.knn)
+    def fits(self, n_rows: int, n_features: int) -> None:
+        """Refuse counts that do not add up to the rows, and more neighbours than rows."""
+        u = len(self.scores)
         require(self.locations.shape == (u, n_features), "locations", "has the wrong shape")
         sound = len(self.counts) == u and self.counts.max(initial=0) <= n_rows and self.counts.sum() == n_rows
         require(sound, "counts", "is out of range")
         for name in ("lof", "knn"):
             require(getattr(self, name).max(initial=1) < n_rows, name, "is out of range")
-        require(width and self.scores.shape[1] == width, "scores", "has the wrong shape")
-        return width
+        require(self.width and self.scores.shape[1] == self.width, "scores", "has the wrong shape")
 
     @classmethod
     def cross_fit(
-        cls,
-        X: FloatArray,
-        folds: IntArray | None,
-        *,
-        lof: Sequence[int],
-        knn: Sequence[int],
-        n_threads: int = 1,
+        cls, X: FloatArray, folds: IntArray | None, *, lof: Sequence[int], knn: Sequence[int], n_threads: int = 1
     ) -> tuple["Neighbours", FloatArray, Without]:
         """Learn from all rows, and from the rows outside each fold, with one search for all of them.
 
@@ -352,6 +350,11 @@ class Nearness(Family):
     turn: Annotated[FloatArray, "d m"] | None
     kind: ClassVar[str] = "nearness"
 
+    @property
+    def width(self) -> int:
+        """Number of columns."""
+        return self.neighbours.width
+
     def without_rows(self, rows: FloatArray) -> "Nearness":
         """Drop the turned rows if they follow from ``rows`` (n, d), which are kept elsewhere."""
         if self.turn is None or rows.size * self.turn.shape[1] > _PRODUCTS:
@@ -368,10 +371,10 @@ class Nearness(Family):
         locations, counts, _ = distinct_rows(turned(rows, self.turn, 1))
         return replace(self, neighbours=replace(self.neighbours, locations=locations, counts=counts))
 
-    def fits(self, n_rows: int, n_features: int) -> int:
+    def fits(self, n_rows: int, n_features: int) -> None:
         """Check as `Neighbours.fits` does, in turned coordinates."""
         require(self.turn is None or len(self.turn) == n_features, "turn", "has the wrong shape")
-        return self.neighbours.fits(n_rows, n_features if self.turn is None else self.turn.shape[1])
+        self.neighbours.fits(n_rows, n_features if self.turn is None else self.turn.shape[1])
 
     @classmethod
     def cross_fit(
@@ -431,13 +434,10 @@ class Nearness(Family):
         """Logarithms of the scores of ``neighbours``, whose LOF columns come first."""
         n_lof = len(self.neighbours.lof)
 
-        return by_rows(
-            lambda rows: np.hstack(
-                [np.log(np.maximum(rows[:, :n_lof], np.finfo(float).tiny)), np.log1p(rows[:, n_lof:])]
-            ),
-            raw,
-            n_threads=n_threads,
-        )
+        def transform(rows: FloatArray) -> FloatArray:
+            return np.hstack([np.log(np.maximum(rows[:, :n_lof], np.finfo(float).tiny)), np.log1p(rows[:, n_lof:])])
+
+        return by_rows(transform, raw, n_threads=n_threads)
 
 
 def decorrelating(X: FloatArray, *, n_threads: int = 1) -> FloatArray:

@@ -83,10 +83,9 @@ class Precomputed(Family):
     width: int
     kind: ClassVar[str] = "precomputed"
 
-    def fits(self, n_rows: int, n_features: int) -> int:  # noqa: ARG002
-        """Refuse rows with another number of scores; the number of columns."""
+    def fits(self, n_rows: int, n_features: int) -> None:  # noqa: ARG002
+        """Refuse rows with another number of scores."""
         require(self.width == n_features, "width", "is out of range")
-        return self.width
 
     def score(self, X: FloatArray, *, n_threads: int = 1) -> FloatArray:  # noqa: ARG002
         """X itself."""
@@ -129,7 +128,8 @@ class FittedPool:
                 with entries_of(f"parts[{index}]"):
                     if rows is not None and isinstance(one, Tails | Nearness):
                         parts[index] = one = one.with_rows(rows)
-                    columns += one.fits(self.n_rows, width)
+                    one.fits(self.n_rows, width)
+                columns += one.width
             else:
                 columns += len(getattr(one, "names", " "))
         require(columns == len(self.names) > 0, "parts", "do not go with the names")
@@ -257,10 +257,10 @@ def cross_fit_pool(
         features = [features[j] for j in units.kept]
         rows["X"] = units.apply(X, n_threads=n_threads) if content is None else content
     for entry in entries:
-        known = [name for part in fitted for name in part.names]
         if isinstance(entry, str):
             fitted += _fit_named(entry, rows, features, seed, device, sides=sides)
         else:
+            known = [name for part in fitted for name in part.names]
             fitted.append(_fit_given(entry, known, sensitive_features=sensitive_features, **given))
     by_family = any(isinstance(entry, str) and entry in BY_FAMILY for entry in entries)
     # A family is named by what stands before the first _ or : of its columns; a given detector is a family of its own,

@@ -120,7 +120,7 @@ def _halving_order(points: FloatArray, n_threads: int) -> IntArray:
         rows = order[start:stop]
         middle = start + -(-len(rows) // BLOCK) // 2 * BLOCK
         values = points[:, widest_feature(points, rows)].take(rows)
-        order[start:stop] = rows[np.argpartition(values, middle - start)]
+        order[start:stop] = rows[values.argpartition(middle - start)]
         return [(start, middle), (middle, stop)]
 
     while parts[0][1] > WHOLE:  # all parts have as many blocks as the first, or one more

@@ -26,6 +26,11 @@ class Tails(Family):
     known: Annotated[FloatArray, "n m"]  # their training values, each column sorted
     kind: ClassVar[str] = "tails"
 
+    @property
+    def width(self) -> int:
+        """Number of columns."""
+        return len(self.features)
+
     @classmethod
     def cross_fit(
         cls, X: FloatArray, folds: IntArray | None, *, n_threads: int = 1
@@ -77,13 +82,12 @@ class Tails(Family):
         require(self.features.max(initial=0) < rows.shape[1], "features", "is out of range")
         return np.sort(rows[:, self.features], axis=0)
 
-    def fits(self, n_rows: int, n_features: int) -> int:
-        """Refuse values that are not those of all rows, sorted, of features that rows have; the number of columns."""
+    def fits(self, n_rows: int, n_features: int) -> None:
+        """Refuse values that are not those of all rows, sorted, of features that rows have."""
         require(self.features.max(initial=0) < n_features, "features", "is out of range")
         require(len(self.known) == n_rows, "known", "has the wrong length")
         ordered = (np.diff(self.known, axis=0) >= 0).all() and (self.known[-1] > self.known[0]).all()
         require(ordered, "known", "is out of order")
-        return len(self.features)
 
     def score(self, X: FloatArray, *, n_threads: int = 1) -> FloatArray:
         """``-log min(1, 2 min(P(<= x), P(>= x)))`` for each feature, shape (m_rows, m); higher = further out.

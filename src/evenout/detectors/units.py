@@ -165,8 +165,7 @@ class Measures:
 def _exact_sum(values: FloatArray) -> tuple[float, float]:
     """The sum of values from 0 to 1 in two numbers, each a sum without rounding, up to 2^-58 for each value."""
     coarse = np.rint(values * _COARSE) / _COARSE
-    fine = np.rint((values - coarse) * _FINE) / _FINE
-    return float(coarse.sum()), float(fine.sum())
+    return float(coarse.sum()), float((np.rint((values - coarse) * _FINE) / _FINE).sum())
 
 
 def _before(X: FloatArray, kept: IntArray, binary: BoolArray, n_threads: int) -> IntArray:

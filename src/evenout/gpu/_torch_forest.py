@@ -57,7 +57,6 @@ def _walk(trees: tuple[Tensor, ...], columns: Tensor, depth: int, paths: Tensor)
     for t, root in enumerate(roots.tolist(), start=1):
         node = torch.full_like(row, root)
         for _ in range(depth):
-            value = values[feature[node] * m + row]
-            node = child[2 * node + (value > threshold[node])].long()
+            node = child[2 * node + (values[feature[node] * m + row] > threshold[node])].long()
         total += length[node]
         paths[sizes == t] = total

@@ -346,9 +346,16 @@ def distinct_rows(X: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     >>> distinct_rows(torch.tensor([[2.0, 0.0], [1.0, 5.0], [2.0, -0.0]]))
     (tensor([[2., 0.], [1., 5.]]), tensor([2, 1]), tensor([0, 1, 0]))
     """
-    # + 0.0: no -0.0 remains
-    rows, home, counts = torch.unique(X + 0.0, dim=0, return_inverse=True, return_counts=True)
-    return rows.flip(0), counts.flip(0), len(rows) - 1 - home
+    X = X + 0.0  # no -0.0 remains
+    order = torch.arange(len(X), device=X.device)
+    for f in reversed(range(X.shape[1])):
+        order = order[X[order, f].sort(descending=True, stable=True).indices]
+    ordered = X[order]
+    is_new = torch.ones(len(X), dtype=torch.bool, device=X.device)
+    is_new[1:] = (ordered[1:] != ordered[:-1]).any(dim=1)
+    home = torch.empty_like(order)
+    home[order] = is_new.cumsum(0) - 1
+    return ordered[is_new], torch.bincount(home), home
 
 
 def _rows_near(distances: Tensor, ids: Tensor, home: Tensor, counts: Tensor, k_max: int) -> tuple[Tensor, Tensor]:
@@ -362,8 +369,7 @@ def _rows_near(distances: Tensor, ids: Tensor, home: Tensor, counts: Tensor, k_m
         parts = [_rows_near(*rows, counts, k_max) for rows in slices]
         return torch.cat([part[0] for part in parts]), torch.cat([part[1] for part in parts])
     own = torch.where(home < 0, 0, (counts[home] - 1).clamp(min=0))
-    each = counts[ids].masked_fill_(ids == home[:, None], 0)
-    filled = torch.cat([own[:, None], each], dim=1).cumsum(dim=1)
+    filled = torch.cat([own[:, None], counts[ids].masked_fill_(ids == home[:, None], 0)], dim=1).cumsum(dim=1)
     slot = torch.arange(k_max, device=own.device).expand(len(own), k_max).contiguous()
     listed = torch.searchsorted(filled, slot, right=True)
     # Beyond the last of the list there is nothing.

@@ -169,11 +169,11 @@ class Crowd:
         change, itself = mixtures.X - mixtures.typical, find_rows(ends, model.locations)
         way = (start, change, mixtures.player, self._each, self._products, itself, orders.steps, orders.p)
         known = (model.locations, model.counts, model.k_distance, model.density, model.lof, model.knn)
-        raw = np.empty((len(change), len(orders.taken), model.scores.shape[1]))
-        walk_crowd(*way, *known, model.k_max, 0.0 if turn is None else GRID, raw)
+        raw = np.empty((len(change), len(orders.taken), model.width))
+        walk_crowd(*way, *known, int(max([*model.lof, *model.knn])), 0.0 if turn is None else GRID, raw)
         if not isinstance(self.part, Nearness):
             return raw
-        return mixtures.joined(self.part.logarithms(raw.reshape(-1, raw.shape[2])))
+        return mixtures.joined(self.part.logarithms(raw.reshape(-1, self.part.width)))
 
 
 def mixed_scores(part: Any, mixtures: Mixtures, crowd: Crowd | None) -> FloatArray:
@@ -196,7 +196,7 @@ def _forest_scores(part: Forest, mixtures: Mixtures) -> FloatArray:
     from evenout.reasons._reason_kernels import walk_trees
 
     taken = np.ascontiguousarray(mixtures.orders.taken.T)
-    total = np.empty((len(mixtures.X), taken.shape[1], len(part.sizes)))
+    total = np.empty((len(mixtures.X), taken.shape[1], part.width))
     rows, typical = (np.ascontiguousarray(each, dtype=np.float32) for each in (mixtures.X, mixtures.typical))
     trees = (part.feature, part.threshold, part.child, part.length, part.root, part.depth, part.sizes)
     walk_trees(rows, typical, mixtures.player, taken, *trees, total)
