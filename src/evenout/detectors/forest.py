@@ -184,30 +184,19 @@ class Forest(Family):
     ) -> tuple["Forest", FloatArray, Without]:
         """Learn from all rows, and score each fold by trees that were not grown from it.
 
-        Parameters
-        ----------
-        X : array, n x d
-            Finite, and finite in float32.
-        folds : array of int, n, or None
-            The fold of each row; None if no fold is to be left out.
-        sizes, random_state
-            Number of trees of each forest, and the seed: scikit-learn's forests with this seed are the same.
-        n_threads : int
-            Threads to use; results do not depend on it.
-        scikit_learn : bool
-            Let scikit-learn grow the trees, many times slower. From its release 1.8 on they are the same, and
-            before it where no values of a feature lie closer than 1e-7; should a later one draw other random numbers,
-            these are its trees.
-        score : function, optional
-            Twin of `Forest.score` on another device, for the training rows.
+        X (n x d) is finite, also in float32; ``folds`` (n,) is the fold of each row, or None if none is to be left out;
+        ``sizes`` are the numbers of trees of each forest. scikit-learn's forests with this seed are the same. Results
+        do not depend on the threads. ``score`` may be the twin of `Forest.score` on another device, for the training
+        rows.
 
-        Returns
-        -------
-        Forest, array of shape n x len(sizes), and function of a fold
-            The model; the scores of the training rows, higher = more outlying; and the scores of all rows. With fewer
-            than `FEW` rows, a forest is grown from those outside the fold, by the same law. Else a row of the fold is
-            scored by the trees that have not drawn it, though they may have drawn other rows of the fold, and the
-            others keep their scores. A row that every tree has drawn keeps its score too.
+        ``scikit_learn`` lets scikit-learn grow the trees, many times slower. From its release 1.8 on they are the same,
+        and before it where no values of a feature lie closer than 1e-7; should a later one draw other random numbers,
+        these are its trees.
+
+        Returns the model; the scores of the training rows, n x len(sizes), higher = more outlying; and a function of a
+        fold: the scores of all rows. With fewer than `FEW` rows, a forest is grown from those outside the fold, by the
+        same law. Else a row of the fold is scored by the trees that have not drawn it, though they may have drawn other
+        rows of the fold, and the others keep their scores. A row that every tree has drawn keeps its score too.
         """
         forest, drawn = (
             of_scikit_learn(X, sizes, random_state) if scikit_learn else grow(X, sizes, random_state, n_threads)

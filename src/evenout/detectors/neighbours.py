@@ -116,19 +116,6 @@ BATCH = 65536  # new rows scored at a time: bounds the memory for their neighbou
 class Neighbours(Family):
     """LOF and kNN detectors that share one graph; the learned state is plain arrays.
 
-    Attributes
-    ----------
-    locations : array, u x d
-        The distinct training rows, sorted by their values, first feature first, the largest first.
-    counts : array of int, u
-        Number of training rows at each location.
-    lof, knn : arrays of int
-        Neighbours of each LOF and of each kNN detector, at most the number of training rows less one.
-    k_distance, density : arrays, u x len(lof)
-        dist_k and lrd_k of the locations' rows.
-    scores : array, u x (len(lof) + len(knn))
-        Training scores of the locations' rows.
-
     Examples
     --------
     >>> import numpy as np
@@ -143,13 +130,14 @@ class Neighbours(Family):
            [1.5, 2. , 3. ]])
     """
 
+    # u x d: the distinct training rows, sorted by their values, first feature first, the largest first.
     locations: Annotated[FloatArray, "* *"]
-    counts: Annotated[IntArray, "*", Within(1)]
-    lof: Annotated[IntArray, "l", Within(1)]
+    counts: Annotated[IntArray, "*", Within(1)]  # training rows at each location
+    lof: Annotated[IntArray, "l", Within(1)]  # neighbours of each detector, as knn: fewer than there are training rows
     knn: Annotated[IntArray, "*", Within(1)]
-    k_distance: Annotated[FloatArray, "u l"]
-    density: Annotated[FloatArray, "u l"]
-    scores: Annotated[FloatArray, "u w"]
+    k_distance: Annotated[FloatArray, "u l"]  # dist_k of the locations' rows
+    density: Annotated[FloatArray, "u l"]  # their lrd_k
+    scores: Annotated[FloatArray, "u w"]  # their training scores, LOF first
     kind: ClassVar[str] = "neighbours"
 
     @property
@@ -181,23 +169,13 @@ class Neighbours(Family):
         The lists of neighbours are somewhat longer than needed, so that enough are left when a fold is dropped from
         them; the few rows for which that fails are searched for again.
 
-        Parameters
-        ----------
-        X : array, n x d
-            At least two rows, finite.
-        folds : array of int, n, or None
-            The fold of each row; None if no fold is to be left out.
-        lof, knn : sequences of int
-            Number of neighbours of each detector.
-        n_threads : int
-            Threads to use; results do not depend on it.
+        X (n x d) has at least two rows, all finite; ``folds`` (n,) is the fold of each, or None if none is to be left
+        out; ``lof`` and ``knn`` are the numbers of neighbours of each detector. Results do not depend on the threads.
 
-        Returns
-        -------
-        Neighbours, array of shape n x (len(lof) + len(knn)), and function of a fold
-            The model; the scores of the training rows, LOF first, higher = more outlying; and the scores of all rows,
-            bit for bit, by the model that `fit` learns from the rows outside the fold: their training scores, and the
-            others as new rows. Fewer rows may cap the numbers of neighbours further.
+        Returns the model; the scores of the training rows, n x (len(lof) + len(knn)), LOF first, higher = more
+        outlying; and a function of a fold: the scores of all rows, bit for bit, by the model that `fit` learns from
+        the rows outside the fold: their training scores, and the others as new rows. Fewer rows may cap the numbers of
+        neighbours further.
         """
         lof_k, knn_k = check_neighbours(lof, knn, len(X))
         locations, counts, home = distinct_rows(X)
@@ -394,17 +372,8 @@ class Nearness(Family):
         rows per feature on they are learnt once, on all rows: each row then has at most 1 % of the influence on them.
         With fewer than `SOUND` rows per feature outside a fold there are none.
 
-        Parameters
-        ----------
-        X : array of shape (n, d)
-        folds : array of int, shape (n,), or None
-        lof, knn : sequences of int
-            Numbers of neighbours, as in `Neighbours`.
-        decorrelate : bool
-            Seek neighbours in decorrelated coordinates.
-        n_threads : int
-        cross_fit : function
-            `Neighbours.cross_fit`, or its twin on another device.
+        Arguments are those of `Neighbours.cross_fit`, and ``decorrelate``: seek neighbours in decorrelated coordinates.
+        ``cross_fit`` is that of `Neighbours`, or its twin on another device.
         """
         if decorrelate:  # the search in plain coordinates has warned
             lof, knn = (capped(ks, len(X)).tolist() for ks in (lof, knn))
