@@ -16,6 +16,7 @@ import os
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import fields
 from importlib.util import find_spec
 from typing import Any, TypeVar
 
@@ -82,19 +83,22 @@ def compare_isotree(X: FloatArray, n_jobs: int, repeats: int) -> dict[str, Any]:
     def theirs() -> Any:
         return IsolationForest(ntrees=n_trees, sample_size=256, random_seed=SEED, **settings).fit(X)
 
-    grow(X[:600], n_trees, SEED)  # compiles both ways to draw rows
+    grow(X[:600], [n_trees], SEED)  # compiles both ways to draw rows
     ours, fitted = Forest.fit(X, sizes=[n_trees], random_state=SEED, n_threads=n_jobs)[0], theirs()
     grow_s, isotree_s, score_s, isotree_score_s = np.inf, np.inf, np.inf, np.inf
     for _ in range(max(repeats, 7)):
-        grow_s = min(grow_s, rested(lambda: grow(X, n_trees, SEED, n_jobs)))
+        grow_s = min(grow_s, rested(lambda: grow(X, [n_trees], SEED, n_jobs)))
         isotree_s = min(isotree_s, rested(theirs))
         score_s = min(score_s, rested(lambda: ours.score(X, n_threads=n_jobs)))
         isotree_score_s = min(isotree_score_s, rested(lambda: fitted.predict(X)))
-    scikit_learn_s, expected = timed(lambda: of_scikit_learn(X, n_trees, SEED))
-    found, alone_s = grow(X, n_trees, SEED, n_jobs), min(rested(lambda: grow(X, n_trees, SEED)) for _ in range(7))
-    inner = found.child[:, 0] != np.arange(len(found.child))
-    visits, steps = int(found.size[inner].sum()), len(X) * n_trees * int(found.level.max())
-    same = all(np.array_equal(getattr(found, name), getattr(expected, name)) for name in found._fields)
+    scikit_learn_s, (expected, _) = timed(lambda: of_scikit_learn(X, [n_trees], SEED))
+    (found, drawn), alone_s = grow(X, [n_trees], SEED), min(rested(lambda: grow(X, [n_trees], SEED)) for _ in range(7))
+    node, visits, steps = np.repeat(found.root[:, None], drawn.shape[1], axis=1), 0, len(X) * n_trees * found.depth
+    for _ in range(found.depth):  # the rows of each tree go down it
+        visits += int((found.child[node, 0] != node).sum())
+        right = X.astype(np.float32)[drawn, found.feature[node]] > found.threshold[node]
+        node = found.child[node, right.astype(np.intp)].astype(np.intp)
+    same = all(np.array_equal(getattr(found, field.name), getattr(expected, field.name)) for field in fields(Forest))
     return {
         "grow_s": grow_s,
         "isotree_grow_s": isotree_s,

@@ -7,7 +7,7 @@ from scipy.spatial.distance import cdist
 
 from evenout.detectors import search
 from evenout.detectors._search_kernels import search_rows
-from evenout.detectors.search import SMALL_SEARCH, cut_blocks, nearest_by_blocks
+from evenout.detectors.search import SMALL_SEARCH, cut_blocks, nearest_by_blocks, nearest_by_rows
 
 
 def make_points(n, d, kind):
@@ -27,7 +27,7 @@ def test_neighbours_are_those_of_the_search_in_blocks(n, d, k, kind):
     rng = np.random.default_rng(0)
     asked = np.concatenate([points[:5] + 0.5, rng.normal(size=(6, d)), points[-2:], np.full((1, d), 1e9)])
     blocks = cut_blocks(points)
-    distances, ids = blocks.few.nearest(asked, k)
+    distances, ids = nearest_by_rows(blocks, asked, k)
     expected = nearest_by_blocks(blocks, k, queries=cut_blocks(asked))
     np.testing.assert_array_equal(distances, expected[0])
     np.testing.assert_array_equal(ids, expected[1])
@@ -36,7 +36,7 @@ def test_neighbours_are_those_of_the_search_in_blocks(n, d, k, kind):
 def test_neighbours_are_those_that_all_distances_name():
     points = make_points(500, 2, "grid")
     asked = np.array([[0.0, 0.0], [0.5, 0.5], [2.0, -1.0]])
-    distances, ids = cut_blocks(points).few.nearest(asked, 9)
+    distances, ids = nearest_by_rows(cut_blocks(points), asked, 9)
     every = cdist(asked, points)
     order = np.lexsort((np.broadcast_to(np.arange(len(points)), every.shape), every), axis=1)[:, :9]
     np.testing.assert_array_equal(ids, order)

@@ -1,5 +1,7 @@
 """Compiled trees against scikit-learn's own: the same arrays, bit for bit."""
 
+from dataclasses import fields
+
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
@@ -15,7 +17,7 @@ from evenout.detectors._tree_kernels import (
     next_words,
     variances,
 )
-from evenout.detectors.forest import _draw, _grow, grow, of_scikit_learn
+from evenout.detectors.forest import Forest, _draw, _grow, grow, of_scikit_learn
 
 
 def normal(n, d, seed=0):
@@ -54,13 +56,15 @@ def sparse(n, d):
 
 
 def assert_same(a, b):
-    for name, ours, theirs in zip(a._fields, a, b, strict=True):
-        assert_array_equal(ours, theirs, err_msg=name)
+    """Forests whose trees, and rows drawn for them, are the same."""
+    for field in fields(Forest):
+        assert_array_equal(getattr(a[0], field.name), getattr(b[0], field.name), err_msg=field.name)
+    assert_array_equal(a[1], b[1])
 
 
 def splits_closer_than_1e_7():
     """Whether scikit-learn does so: its releases 1.6 and 1.7 meant to take such values as equal, and did not."""
-    return of_scikit_learn(np.array([[0.0], [5e-8]]), 1, 0).level.max() > 0
+    return of_scikit_learn(np.array([[0.0], [5e-8]]), [1], 0)[0].depth > 0
 
 
 @pytest.mark.parametrize("make", [normal, rounded, with_constants, with_copies, close_in_float32, wide, huge, sparse])
@@ -70,36 +74,36 @@ def test_trees_are_those_of_scikit_learn(make, n, d):
         pytest.skip("this release of scikit-learn splits values closer than 1e-7")
     X = make(n, d)
     for seed in (0, 2**32 - 1):
-        assert_same(grow(X, 12, seed, n_threads=2), of_scikit_learn(X, 12, seed))
+        assert_same(grow(X, [12], seed, n_threads=2), of_scikit_learn(X, [12], seed))
 
 
 # Rows are drawn in another way up to 256 rows, up to 258, up to 25,599 and beyond.
 @pytest.mark.parametrize("n", [1, 2, 3, 255, 256, 257, 258, 259, 25_599, 25_600, 70_000])
 def test_trees_are_those_of_scikit_learn_for_any_number_of_rows(n):
     X = normal(n, 3)
-    assert_same(grow(X, 5, 3), of_scikit_learn(X, 5, 3))
+    assert_same(grow(X, [5], 3), of_scikit_learn(X, [5], 3))
 
 
 @pytest.mark.parametrize("d", [1, 2, 300])
 def test_trees_are_those_of_scikit_learn_for_any_number_of_features(d):
     X = normal(400, d)
-    assert_same(grow(X, 5, 1), of_scikit_learn(X, 5, 1))
+    assert_same(grow(X, [5], 1), of_scikit_learn(X, [5], 1))
 
 
 def test_equal_rows_make_trees_of_one_leaf():
-    trees = grow(np.full((300, 4), 2.5), 7, 0)
-    assert_array_equal(trees.root, np.arange(7))
-    assert_array_equal(trees.child, np.column_stack([np.arange(7)] * 2))
-    assert_same(trees, of_scikit_learn(np.full((300, 4), 2.5), 7, 0))
+    forest, drawn = grow(np.full((300, 4), 2.5), [7], 0)
+    assert_array_equal(forest.root, np.arange(7))
+    assert_array_equal(forest.child, np.column_stack([np.arange(7)] * 2))
+    assert_same((forest, drawn), of_scikit_learn(np.full((300, 4), 2.5), [7], 0))
 
 
 def test_threads_and_the_layout_of_rows_change_nothing():
     X = normal(900, 6)
-    one = grow(X, 41, 5)
+    one = grow(X, [41], 5)
     for rows, threads in ((X, 2), (X, 5), (np.asfortranarray(X), 1)):
-        assert_same(grow(rows, 41, 5, n_threads=threads), one)
-    fewer = grow(X, 20, 5)
-    assert_array_equal(fewer.threshold, one.threshold[: len(fewer.threshold)])
+        assert_same(grow(rows, [41], 5, n_threads=threads), one)
+    fewer = grow(X, [20], 5)[0].threshold
+    assert_array_equal(fewer, one[0].threshold[: len(fewer)])
 
 
 def nearly_equal(n):
@@ -124,7 +128,7 @@ def test_the_target_decides_as_in_scikit_learn(make):
     for seed in range(60):
         tree = ExtraTreeRegressor(max_features=1, max_depth=depth, random_state=seed).fit(X, y).tree_
         states = np.array([np.random.RandomState(seed).randint(0, 2**31 - 1)], dtype=np.int64)
-        _, threshold, child, level, size, _, _ = _grow(X, y, np.arange(n)[None], states, depth)
+        _, threshold, child, level, size, _ = _grow(X, y, np.arange(n)[None], states, depth)
         leaf = child[:, 0] == np.arange(len(child))
         assert_array_equal(threshold, tree.threshold)
         assert_array_equal(np.where(leaf, -1, child.T), [tree.children_left, tree.children_right])
@@ -149,7 +153,7 @@ def test_shuffled_rows_are_the_first_of_numpys_permutation(n, m):
     """From each power of two on words are cut to fewer bits; what is too large stays in the room of twice n."""
     seeds, words = np.array([0, 1, 2, 3, 12345, 2**31 - 2]), np.empty((2, WORDS), dtype=np.uint32)
     drawn, line = np.empty((len(seeds), m), dtype=np.intp), np.full(2 * n + 2**16, 77, dtype=np.uint16)
-    draw_rows(seeds, n, *words, line, drawn, np.empty(len(seeds), dtype=np.int64))
+    draw_rows(seeds, n, 2 ** (n - 1).bit_length() - 1, *words, line, drawn, np.empty(len(seeds), dtype=np.int64))
     expected = [np.random.RandomState(seed).permutation(n)[:m] for seed in seeds]
     assert_array_equal(np.sort(drawn, axis=1), np.sort(expected, axis=1))
     assert_array_equal(line[2 * n :], 77)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from evenout.detectors._search_kernels import within
-from evenout.detectors.search import Blocks, cut_blocks, nearest_by_blocks
+from evenout.detectors.search import Blocks, cut_blocks, nearest_by_blocks, nearest_by_rows
 
 
 def sorted_by_all_distances(asked, points, k, itself):
@@ -31,7 +31,7 @@ def test_what_is_found_is_what_all_distances_say(d, method):
     for found, expected in (
         (nearest_by_blocks(blocks, 4), sorted_by_all_distances(points, points, 4, True)),
         (nearest_by_blocks(blocks, 4, queries=cut_blocks(asked)), sorted_by_all_distances(asked, points, 4, False)),
-        (blocks.few.nearest(asked, 4), sorted_by_all_distances(asked, points, 4, False)),
+        (nearest_by_rows(blocks, asked, 4), sorted_by_all_distances(asked, points, 4, False)),
     ):
         np.testing.assert_array_equal(found[1], expected[1])
         np.testing.assert_allclose(found[0], expected[0], rtol=1e-14)

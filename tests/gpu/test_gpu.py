@@ -336,7 +336,7 @@ def test_pair_sums_do_not_feel_the_padding_of_cells():
         real = torch.ones(len(order), dtype=torch.bool)
         real[1:] = order[1:] != order[:-1]
         scores = torch.as_tensor(np.column_stack([np.ones(300), Z]))[order] * real[:, None]
-        rows = engines.PaddedRows(torch.as_tensor(X)[order], scores, starts, 2)
+        rows = engines.PaddedRows(torch.as_tensor(X)[order], scores, starts)
         engine = engines.Plain(rows, torch.float64)
         results.append(pairs._sum_cells(rows, engine, 3, (1.0, 0.0)))
     for one, two in zip(*results, strict=True):

@@ -4,7 +4,6 @@ import numpy as np
 
 from evenout.core.parallel import compiled
 from evenout.core.types import AnyArray, FloatArray, IntArray
-from evenout.detectors.neighbours import GUARD
 
 
 def find_rows(points: FloatArray, locations: FloatArray) -> IntArray:
@@ -67,30 +66,22 @@ def fill_slots(
             slot_neighbour[i, empty] = -1
 
 
-def densities(distance: FloatArray, neighbour: AnyArray, k_distance: FloatArray, ks: IntArray) -> FloatArray:
-    """Local reachability density for each k: ``1 / (mean_o max(distance(i, o), k_distance(o)) + guard)``."""
-    out = np.empty((len(distance), len(ks)))
-    _rate(distance, neighbour, k_distance, ks, False, out)
-    return out
+def means(neighbour: AnyArray, value: FloatArray, ks: IntArray, distance: FloatArray | None = None) -> FloatArray:
+    """Mean of ``max(distance(i, o), value(o))`` over the k nearest rows o, for each k; the distance is 0 if not given.
 
-
-def factors(neighbour: AnyArray, own_density: FloatArray, density: FloatArray, ks: IntArray) -> FloatArray:
-    """Local outlier factor for each k: the mean density of the neighbours over the row's own."""
-    out = own_density.copy()
-    _rate(np.zeros(neighbour.shape), neighbour, density, ks, True, out)  # no density is below 0
+    No value is below 0.
+    """
+    out = np.empty((len(neighbour), len(ks)))
+    _add_up(np.zeros(neighbour.shape) if distance is None else distance, neighbour, value, ks, out)
     return out
 
 
 @compiled(bare=True)
-def _rate(
-    distance: FloatArray, neighbour: AnyArray, value: FloatArray, ks: IntArray, divide: bool, out: FloatArray
-) -> None:
-    """With the mean of ``max(distance(i, o), value(o))``: write the density, or divide the mean by ``out``."""
+def _add_up(distance: FloatArray, neighbour: AnyArray, value: FloatArray, ks: IntArray, out: FloatArray) -> None:
     for i in range(len(distance)):
         for c in range(len(ks)):
             total = 0.0
             for j in range(ks[c]):
                 near, there = distance[i, j], value[neighbour[i, j], c]
                 total += there if there > near else near
-            mean = total / ks[c]
-            out[i, c] = mean / out[i, c] if divide else 1.0 / (mean + GUARD)
+            out[i, c] = total / ks[c]

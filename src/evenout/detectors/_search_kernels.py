@@ -32,7 +32,7 @@ time to compile.
 """
 
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from llvmlite import ir
@@ -42,12 +42,8 @@ from numba.extending import intrinsic
 
 from evenout.core.parallel import compiled
 from evenout.core.types import AnyArray, Float32Array, FloatArray, IntArray
+from evenout.detectors.search import BLOCK, Exact, Rounded
 
-if TYPE_CHECKING:
-    from evenout.detectors.search import Exact, FewBlocks, Rounded
-
-
-WIDTH = 64  # points in a block: as many as an unsigned integer has bits
 TILE = 4 if "+avx512f" in get_host_cpu_features() else 1  # queries at a time: as many times 64 sums as registers hold
 MOST_FEATURES = 4096  # up to here (d + 1)^2 u is at most about 1
 UNIT = 2.0**-24
@@ -56,9 +52,9 @@ TINY = 2.0**-110
 HUGE = 2.0**62
 SHARE = 0.125  # of r^2: a wider margin would let too many points through
 
-_FLOATS, _DOUBLES = ir.VectorType(ir.FloatType(), WIDTH), ir.VectorType(ir.DoubleType(), WIDTH)
+_FLOATS, _DOUBLES = ir.VectorType(ir.FloatType(), BLOCK), ir.VectorType(ir.DoubleType(), BLOCK)
 _INDEX = ir.IntType(64)
-_FIRST = ir.Constant(ir.VectorType(ir.IntType(32), WIDTH), [0] * WIDTH)
+_FIRST = ir.Constant(ir.VectorType(ir.IntType(32), BLOCK), [0] * BLOCK)
 
 
 @compiled(bare=True)
@@ -97,7 +93,7 @@ def near_points(
     """Write the points of a block that may be near each of ``TILE`` queries, as the bits of ``masks``.
 
     Bit c of ``masks[i]`` is set if ``q' . x' + offset >= lowest[j]`` for the query j = ``chosen[start + i]`` and
-    the point c; never for NaN. ``queries`` and ``values`` are d x WIDTH, ``offsets`` and ``lowest`` have WIDTH numbers,
+    the point c; never for NaN. ``queries`` and ``values`` are d x BLOCK, ``offsets`` and ``lowest`` have BLOCK numbers,
     all float32.
 
     Written in the compiler's own terms, with vectors of 64 numbers, so that all sums stay in registers while the
@@ -120,7 +116,7 @@ def near_points(
 
         builder.position_at_end(loop)
         f, sums = builder.phi(_INDEX), [builder.phi(_FLOATS) for _ in rows]
-        place = builder.mul(f, _INDEX(WIDTH))
+        place = builder.mul(f, _INDEX(BLOCK))
         points = _vector(builder, builder.gep(value, [place]))
         totals = []
         for i in range(TILE):  # fused where the processor can
@@ -144,7 +140,7 @@ def near_points(
 
 @intrinsic
 def bits_within(_: Any, squares: Any, limit: Any) -> Any:
-    """Which of WIDTH numbers are at most ``limit``, as bits."""
+    """Which of BLOCK numbers are at most ``limit``, as bits."""
 
     def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> Any:
         data = context.make_array(signature.args[0])(context, builder, args[0]).data
@@ -181,18 +177,18 @@ if config.DISABLE_JIT:  # without the compiler
 
 
 def _vector(builder: ir.IRBuilder, pointer: Any, kind: Any = _FLOATS) -> Any:
-    """The WIDTH numbers from there on."""
+    """The BLOCK numbers from there on."""
     return builder.load(builder.bitcast(pointer, kind.as_pointer()), align=4)
 
 
 def _spread(builder: ir.IRBuilder, number: Any) -> Any:
-    """One number WIDTH times."""
-    nothing = ir.Constant(ir.VectorType(number.type, WIDTH), ir.Undefined)
+    """One number BLOCK times."""
+    nothing = ir.Constant(ir.VectorType(number.type, BLOCK), ir.Undefined)
     return builder.shuffle_vector(builder.insert_element(nothing, number, ir.IntType(32)(0)), nothing, _FIRST)
 
 
 def _bits(builder: ir.IRBuilder, relation: str, numbers: Any, bound: Any) -> Any:
-    """Which of WIDTH numbers are in this relation to a bound, never NaN, as the bits of an integer."""
+    """Which of BLOCK numbers are in this relation to a bound, never NaN, as the bits of an integer."""
     return builder.bitcast(builder.fcmp_ordered(relation, numbers, _spread(builder, bound)), _INDEX)
 
 
@@ -201,8 +197,8 @@ SLACK = 1.0 + 4.0 * np.finfo(np.float64).eps
 ONE = np.uint64(1)
 
 
-class Work(NamedTuple):
-    """Work space of a search over b blocks for one block of m queries with d features.
+def work_space(b: int, m: int, d: int) -> tuple[AnyArray, ...]:
+    """Allocate the work space of a search over b blocks for one block of m queries with d features.
 
     Features by query (d x m), also rounded for products; norms of the rounded queries, and the largest squared distance
     that can still enter the list of each; the least product that is near, or -inf; distances of the queries from a box,
@@ -210,30 +206,12 @@ class Work(NamedTuple):
     block by products, and as bits the points that may be near some of them; squared distances of the b boxes from that
     of the queries, and of their middles; the blocks that may help, in the order in which they are visited.
     """
-
-    values: FloatArray
-    rounded: Float32Array
-    norms: FloatArray
-    limit: FloatArray
-    lowest: Float32Array
-    near: FloatArray
-    squares: FloatArray
-    points: FloatArray
-    chosen: AnyArray
-    masks: AnyArray
-    gaps: FloatArray
-    middles: FloatArray
-    blocks: AnyArray
-
-    @classmethod
-    def empty(cls, b: int, m: int, d: int) -> "Work":
-        """Allocate it, without values."""
-        values, points = (np.empty((d, m)) for _ in range(2))
-        norms, limit, near, squares = (np.empty(m) for _ in range(4))
-        rounded, lowest = np.empty((d, m), np.float32), np.empty(m, np.float32)
-        chosen, masks = np.empty(m + TILE, np.intp), np.empty(TILE, np.uint64)
-        boxes = np.empty(b), np.empty(b), np.empty(b, np.intp)
-        return cls(values, rounded, norms, limit, lowest, near, squares, points, chosen, masks, *boxes)
+    values, points = (np.empty((d, m)) for _ in range(2))
+    norms, limit, near, squares = (np.empty(m) for _ in range(4))
+    rounded, lowest = np.empty((d, m), np.float32), np.empty(m, np.float32)
+    chosen, masks = np.empty(m + TILE, np.intp), np.empty(TILE, np.uint64)
+    boxes = np.empty(b), np.empty(b), np.empty(b, np.intp)
+    return values, rounded, norms, limit, lowest, near, squares, points, chosen, masks, *boxes
 
 
 @compiled(bare=True)
@@ -295,8 +273,7 @@ def box_to_boxes(
             gaps[b] += gap * gap
             middle = 0.5 * (lows[b, f] - low[f]) + 0.5 * (highs[b, f] - high[f])
             middles[b] += middle * middle
-        if middles[b] < least_middle:
-            least_middle = middles[b]
+        least_middle = middles[b] if middles[b] < least_middle else least_middle
     return least_middle
 
 
@@ -312,11 +289,9 @@ def insert(distance: float, identity: int, limit: float, distances: FloatArray, 
     while place > 0 and (
         distances[place - 1] > distance or (distances[place - 1] == distance and ids[place - 1] > identity)
     ):
-        distances[place] = distances[place - 1]
-        ids[place] = ids[place - 1]
+        distances[place], ids[place] = distances[place - 1], ids[place - 1]
         place -= 1
-    distances[place] = distance
-    ids[place] = identity
+    distances[place], ids[place] = distance, identity
     return distances[last] * distances[last] * SLACK
 
 
@@ -351,22 +326,21 @@ def offer(
 
 @compiled(inline=True)
 def visit(
-    queries: "Exact", a: int, data: "Exact", rounded: "Rounded", b: int, without_self: bool,
-    work: Work, distances: FloatArray, neighbours: AnyArray,
+    queries: Exact, a: int, data: Exact, rounded: Rounded, b: int, without_self: bool,
+    work: tuple[AnyArray, ...], distances: FloatArray, neighbours: AnyArray,
 ) -> Any:  # fmt: skip
     """Offer the points of data block ``b`` to the lists of all queries in block ``a``; the largest limit then.
 
     Queries whose products say nothing meet all points; the others, ``TILE`` at a time, those that may be near.
     """
-    limit, chosen, masks, squares = work.limit, work.chosen, work.masks, work.squares
-    points, names = work.points, data.ids[b]
-    points_to_box(work.values, data.low[b], data.high[b], work.near)
-    least(work.norms, rounded.reach[b], limit, len(work.values), work.lowest)
+    values, rounded_queries, norms, limit, lowest, near, squares, points, chosen, masks, _, _, _ = work
+    points_to_box(values, data.low[b], data.high[b], near)
+    least(norms, rounded.reach[b], limit, len(values), lowest)
     count, copied = 0, False
     for j in range(queries.size[a]):
-        if work.near[j] > limit[j]:
+        if near[j] > limit[j]:
             continue
-        if work.lowest[j] > -np.inf:
+        if lowest[j] > -np.inf:
             chosen[count] = j
             count += 1
             continue
@@ -378,24 +352,24 @@ def visit(
         if mask:
             row = queries.ids[a, j]
             limit[j] = offer(
-                squares, mask, names, row if without_self else -2, limit[j], distances[row], neighbours[row]
+                squares, mask, data.ids[b], row if without_self else -2, limit[j], distances[row], neighbours[row]
             )
     for i in range(count, count + TILE):
         chosen[i] = 0  # a tile is always full
     for start in range(0, count, TILE):
-        near_points(work.rounded, chosen, start, rounded.values[b], rounded.offsets[b], work.lowest, masks)
+        near_points(rounded_queries, chosen, start, rounded.values[b], rounded.offsets[b], lowest, masks)
         for i in range(min(TILE, count - start)):
             if masks[i]:
                 j = chosen[start + i]
                 row = queries.ids[a, j]
                 some_squared_distances(queries.points[a, j], data.points[b], masks[i], squares)
                 limit[j] = offer(
-                    squares, masks[i], names, row if without_self else -2, limit[j], distances[row], neighbours[row]
-                )
+                    squares, masks[i], data.ids[b], row if without_self else -2, limit[j], distances[row],
+                    neighbours[row],
+                )  # fmt: skip
     largest = limit[0]
     for j in range(1, queries.size[a]):
-        if limit[j] > largest:
-            largest = limit[j]
+        largest = limit[j] if limit[j] > largest else largest
     return largest
 
 
@@ -425,21 +399,21 @@ def within(values: FloatArray, limit: float, keys: FloatArray, places: AnyArray)
 
 @compiled(bare=True)
 def search_blocks(
-    queries: "Exact", start: int, stop: int, data: "Exact", rounded: "Rounded", without_self: bool,
-    work: Work, distances: FloatArray, neighbours: AnyArray,
+    queries: Exact, start: int, stop: int, data: Exact, rounded: Rounded, without_self: bool,
+    work: tuple[AnyArray, ...], distances: FloatArray, neighbours: AnyArray,
 ) -> None:  # fmt: skip
     """Fill the lists of nearest points for the query blocks ``start..stop``.
 
     The block with the nearest middle sets the first limits; those within them follow in the order of their middles,
     as long as they can help.
     """
-    gaps, middles, blocks = work.gaps, work.middles, work.blocks
+    values, rounded_queries, norms, limit, _, _, _, _, _, _, gaps, middles, blocks = work
     for a in range(start, stop):
         largest = np.inf
-        for j in range(len(work.limit)):
-            work.limit[j] = np.inf
-        turn(queries.points[a], work.values)
-        round_queries(work.values, rounded.centre, work.rounded, work.norms)
+        for j in range(len(limit)):
+            limit[j] = np.inf
+        turn(queries.points[a], values)
+        round_queries(values, rounded.centre, rounded_queries, norms)
         nearest = box_to_boxes(queries.low[a], queries.high[a], data.low, data.high, gaps, middles)
         count = within(middles, nearest, middles, blocks)
         for _ in range(2):
@@ -484,15 +458,16 @@ def sink(heap: AnyArray, size: int, place: int, bounds: FloatArray) -> None:
 
 @compiled(bare=True)
 def search_rows(
-    X: FloatArray, start: int, stop: int, data: "FewBlocks", without_self: bool, bounds: FloatArray,
-    squares: FloatArray, heap: AnyArray, distances: FloatArray, neighbours: AnyArray,
+    X: FloatArray, start: int, stop: int, values: FloatArray, ids: AnyArray, lows: FloatArray, highs: FloatArray,
+    without_self: bool, bounds: FloatArray, squares: FloatArray, heap: AnyArray, distances: FloatArray,
+    neighbours: AnyArray,
 ) -> None:  # fmt: skip
     """Fill the lists of nearest points of the rows ``start..stop``; ``bounds``, ``squares``, ``heap``: work space.
 
     The nearest box comes first, alone, and sets a limit; then those within it, by their distance.
     """
     for i in range(start, stop):
-        row_to_boxes(X[i], data.lows, data.highs, bounds)
+        row_to_boxes(X[i], lows, highs, bounds)
         first = 0
         for b in range(1, len(bounds)):
             first = b if bounds[b] < bounds[first] else first
@@ -500,9 +475,9 @@ def search_rows(
         for _ in range(2):
             while left > 0 and bounds[heap[0]] <= limit:
                 b = heap[0]
-                squared_distances(X[i], data.values[b], squares)
+                squared_distances(X[i], values[b], squares)
                 mask = bits_within(squares, limit)
-                limit = offer(squares, mask, data.ids[b], i if without_self else -2, limit, distances[i], neighbours[i])
+                limit = offer(squares, mask, ids[b], i if without_self else -2, limit, distances[i], neighbours[i])
                 bounds[b] = np.nan  # no number is: it is not visited again
                 left -= 1
                 heap[0] = heap[left]

@@ -200,11 +200,13 @@ def first_words(seed: int, state: AnyArray, words: AnyArray) -> Any:
 
 @compiled(bare=True)
 def draw_rows(
-    seeds: AnyArray, n: int, state: AnyArray, words: AnyArray, line: AnyArray, drawn: IntArray, states: AnyArray
-) -> None:
+    seeds: AnyArray, n: int, top: int, state: AnyArray, words: AnyArray, line: AnyArray, drawn: IntArray,
+    states: AnyArray,
+) -> None:  # fmt: skip
     """Draw the rows of trees among n by a shuffle, and the first states of their xorshifts; in no order.
 
-    Tree t draws from ``seeds[t]``; the first number from there is also the seed for ``states[t]``. From the last place
+    Tree t draws from ``seeds[t]``; the first number from there is also the seed for ``states[t]``. ``top`` is the
+    smallest number from n - 1 on whose bits are all set, at least 1. From the last place
     to the first, a row is exchanged with the one in a random place up to it: a word is cut to as many bits as the place
     has, and the next is taken while it is too large. Of the shuffled ``line`` the first m are kept, so places that have
     been passed are read no more. Half of an exchange is then enough, and a place that is too large may be written to:
@@ -214,9 +216,7 @@ def draw_rows(
     each word waits for one comparison and one addition. Places are unsigned: a number that may be negative is compared
     with 0 wherever it is an index.
     """
-    (n_trees, m), top = drawn.shape, 1
-    while top < n - 1:
-        top = 2 * top + 1
+    n_trees, m = drawn.shape
     for t in range(n_trees):
         seed = first_words(seeds[t], state, words)
         for j in range(n):
@@ -242,11 +242,10 @@ def draw_rows(
 
 
 @compiled(bare=True)
-def draw_few_rows(seeds: AnyArray, n: int, state: AnyArray, words: AnyArray, drawn: IntArray, states: AnyArray) -> None:
+def draw_few_rows(
+    seeds: AnyArray, n: int, top: int, state: AnyArray, words: AnyArray, drawn: IntArray, states: AnyArray
+) -> None:
     """`draw_rows` where they are few among all: one by one, each again until it is a new one."""
-    mask = 1
-    while mask < n - 1:
-        mask = 2 * mask + 1
     for t in range(len(seeds)):
         seed = first_words(seeds[t], state, words)
         at = j = 0
@@ -254,7 +253,7 @@ def draw_few_rows(seeds: AnyArray, n: int, state: AnyArray, words: AnyArray, dra
             if at == WORDS:
                 next_words(state, words)
                 at = 0
-            row = np.int64(words[at] & mask)
+            row = np.int64(words[at] & top)
             new = row < n
             for i in range(j):
                 new &= drawn[t, i] != row
@@ -378,8 +377,7 @@ def grow_trees(
         left, depth, x = 1, 0, states[t]
         while left > 0:
             left -= 1
-            first, last = waiting[left, 0], waiting[left, 1]
-            place, known = waiting[left, 2], waiting[left, 3]
+            first, last, place, known = waiting[left, 0], waiting[left, 1], waiting[left, 2], waiting[left, 3]
             if place >= 0:
                 child[place >> 1, place & 1] = v
                 depth = level[place >> 1] + 1
@@ -418,7 +416,6 @@ def add_leaves(
     threshold: FloatArray, value: FloatArray, missing_left: BoolArray, out: FloatArray,
 ) -> None:  # fmt: skip
     """Add to ``out[i, t % S]`` the value of the leaf that row i comes to in tree t, tree after tree."""
-    n_scores = out.shape[1]
     for i in range(len(Z)):
         for t in range(len(first)):
             v = first[t]
@@ -426,4 +423,4 @@ def add_leaves(
                 x = Z[i, feature[v]]
                 down = missing_left[v] if np.isnan(x) else x <= threshold[v]
                 v = left[v] if down else right[v]
-            out[i, t % n_scores] += value[v]
+            out[i, t % out.shape[1]] += value[v]

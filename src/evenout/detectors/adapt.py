@@ -45,8 +45,7 @@ class GroupAware:
 
     def score(self, X: FloatArray, *, sensitive_features: Any, n_threads: int = 1) -> FloatArray:  # noqa: ARG002
         """Scores of shape (m, 1), higher = more outlying."""
-        scores = self.detector.outlier_scores(X, sensitive_features=sensitive_features)
-        return _column(self.name, scores, len(X), 1.0)
+        return _column(self.name, self.detector.outlier_scores(X, sensitive_features=sensitive_features), len(X), 1.0)
 
 
 def fit_group_aware(
@@ -91,12 +90,10 @@ def fit_foreign(name: str, detector: Any, X: FloatArray, seed: int) -> tuple[For
         column = Foreign(name, detector, 1.0)
         return column, column.score(X)
     fitted = clone(detector, safe=False)
-    settings: dict[str, Any] = {}
-    for key, value in fitted.get_params(deep=True).items() if hasattr(fitted, "get_params") else ():
-        if key.endswith("random_state") and value is None:
-            settings[key] = seed
-        elif key.split("__")[-1] == "novelty" and value is False:
-            settings[key] = True  # scikit-learn's LocalOutlierFactor scores new rows in this mode only
+    given: dict[str, Any] = fitted.get_params(deep=True) if hasattr(fitted, "get_params") else {}
+    settings = {key: seed for key, value in given.items() if key.endswith("random_state") and value is None}
+    # scikit-learn's LocalOutlierFactor scores new rows in this mode only.
+    settings |= {key: True for key, value in given.items() if key.split("__")[-1] == "novelty" and value is False}
     if settings:
         fitted.set_params(**settings)
     fitted.fit(X)
@@ -104,8 +101,7 @@ def fit_foreign(name: str, detector: Any, X: FloatArray, seed: int) -> tuple[For
     while hasattr(last, "steps"):
         last = last.steps[-1][1]
     if hasattr(last, "decision_scores_"):
-        column = Foreign(name, fitted.decision_function, 1.0)
-        return column, _column(name, last.decision_scores_, len(X), 1.0)
+        return Foreign(name, fitted.decision_function, 1.0), _column(name, last.decision_scores_, len(X), 1.0)
     for method in ("score_samples", "decision_function"):
         if hasattr(fitted, method):
             column = Foreign(name, getattr(fitted, method), -1.0)

@@ -173,11 +173,9 @@ class FairLOF(OutlierScorer, BaseEstimator):
     def _strength(self, graph: "_Graph", steer: float, top: BoolArray) -> float:
         if self.lambda_ != "auto":
             return float(self.lambda_)
-        agreement = []
-        for strength in _LAMBDAS:
-            fair = _top(graph.training_scores(strength * steer))
-            agreement.append((top & fair).sum() / (top | fair).sum())
-        return float(_LAMBDAS[np.abs(np.array(agreement) - _AGREEMENT).argmin()])
+        tried = [_top(graph.training_scores(strength * steer)) for strength in _LAMBDAS]
+        agreement = np.array([(top & fair).sum() / (top | fair).sum() for fair in tried])
+        return float(_LAMBDAS[np.abs(agreement - _AGREEMENT).argmin()])
 
 
 class _Links(NamedTuple):
@@ -244,8 +242,8 @@ class _Graph:
     def score(self, X: FloatArray, codes: IntArray, rating: _Rating, n_threads: int) -> FloatArray:
         """Scores of rows of the given groups, shape (m,)."""
         counts = self.members.sum(axis=1).astype(np.intp)
-        k = min(self.k, len(self.locations))
-        distance, location = nearest(cut_blocks(self.locations), k, queries=X, n_threads=n_threads)
+        data, k = cut_blocks(self.locations), min(self.k, len(self.locations))
+        distance, location = nearest(data, k, queries=X, n_threads=n_threads)
         none, nothing = np.zeros(len(X), dtype=np.int32), np.zeros((len(X), self.members.shape[1]))
         links = _Links(distance, location, _shares(counts[location], none, self.k), nothing, none)
         density = self._densities(links, rating.k_distance, rating.across)
@@ -265,14 +263,15 @@ class _Graph:
         total = self._gather(links, density).sum(axis=1, keepdims=True)
         return (total - links.own * density[links.home]) / own_density
 
-    def _gather(self, links: _Links, values: FloatArray, at_least: FloatArray | None = None) -> FloatArray:
-        """Sums over the neighbours, those of each group apart, of the ``values`` (u, G) of their location and group."""
+    def _gather(self, links: _Links, values: FloatArray, at_least: FloatArray | float = 0.0) -> FloatArray:
+        """Sums over the neighbours, those of each group apart, of the ``values`` (u, G) of their location and group.
+
+        None is below 0.
+        """
         share = self.members / self.members.sum(axis=1, keepdims=True)
         sums = np.empty((len(links.weight), values.shape[1]))
         for group in range(values.shape[1]):
-            there = values[links.location, group]
-            if at_least is not None:
-                there = np.maximum(there, at_least)
+            there = np.maximum(values[links.location, group], at_least)
             sums[:, group] = np.einsum("ij,ij,ij->i", links.weight, share[links.location, group], there)
         return sums
 

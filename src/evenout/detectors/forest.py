@@ -9,9 +9,9 @@ which is minus the ``score_samples`` of scikit-learn's ``IsolationForest(n_estim
 the same, compared with X in float32 and summed in the same order.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, NamedTuple
+from typing import Annotated, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -25,44 +25,35 @@ PIECES = 2  # of work for each thread
 FEW_SHARE, MANY_SHARE = 0.01, 0.99  # between these shares of all rows, scikit-learn draws them by a shuffle
 
 
-class Trees(NamedTuple):
-    """T trees over v nodes in all; ``feature``, ``threshold``, ``child`` and ``root`` as in `Forest`.
+def grow(X: FloatArray, sizes: Sequence[int], random_state: int, n_threads: int = 1) -> tuple["Forest", IntArray]:
+    """Grow trees on X (n x d) from scikit-learn's random numbers; the result does not depend on the threads.
 
-    ``level`` and ``size`` (v,) are the depth of each node and the number of its rows; ``drawn`` (T, m) lists the rows
-    of each tree.
+    Returns the forest, and the rows that each tree has drawn, in ascending order.
     """
-
-    feature: npt.NDArray[np.int32]
-    threshold: FloatArray
-    child: npt.NDArray[np.int32]
-    level: AnyArray
-    size: AnyArray
-    root: IntArray
-    drawn: IntArray
-
-
-def grow(X: FloatArray, n_trees: int, random_state: int, n_threads: int = 1) -> Trees:
-    """Grow trees on X (n x d) from scikit-learn's random numbers; the result does not depend on the threads."""
-    n, m = len(X), min(ROWS_PER_TREE, len(X))
+    n, m, n_trees = len(X), min(ROWS_PER_TREE, len(X)), max(sizes)
     max_depth = int(np.ceil(np.log2(max(m, 2))))
     X, y = np.ascontiguousarray(X), np.random.RandomState(random_state).uniform(size=n)  # scikit-learn's numbers
     seeds = np.random.RandomState(random_state).randint(2**31 - 1, size=n_trees).astype(np.int64)
 
-    def work(part: slice) -> Trees:
-        return _grow(X, y, *_draw(seeds[part], n, m), max_depth)
+    def work(part: slice) -> tuple[AnyArray, ...]:
+        drawn, states = _draw(seeds[part], n, m)
+        return *_grow(X, y, drawn, states, max_depth), drawn
 
     parts = map_blocks(work, n_rows=n_trees, block=-(-n_trees // (PIECES * n_threads)), n_threads=n_threads)
     first = 0
-    for part in parts:
-        part.child[:] += first
-        part.root[:] += first
-        first += len(part.feature)
-    whole: list[Any] = [np.concatenate(arrays) for arrays in zip(*parts, strict=True)]
-    return Trees(*whole)
+    for feature, _, child, _, _, root, _ in parts:
+        child[:] += first
+        root[:] += first
+        first += len(feature)
+    *nodes, drawn = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+    return Forest.of_nodes(nodes, sizes, top=1.0), drawn
 
 
-def _grow(X: FloatArray, y: FloatArray, drawn: IntArray, states: AnyArray, max_depth: int) -> Trees:
-    """Grow trees from the rows that each has drawn, the random target y (n,), and the states of their xorshifts."""
+def _grow(X: FloatArray, y: FloatArray, drawn: IntArray, states: AnyArray, max_depth: int) -> tuple[AnyArray, ...]:
+    """Grow trees from the rows that each has drawn, the random target y (n,), and the states of their xorshifts.
+
+    Returns the nodes as `Forest.of_nodes` takes them.
+    """
     from evenout.detectors._tree_kernels import grow_trees
 
     (n_trees, m), d = drawn.shape, X.shape[1]
@@ -75,8 +66,7 @@ def _grow(X: FloatArray, y: FloatArray, drawn: IntArray, states: AnyArray, max_d
     space = rows, np.empty(m, dtype=np.float32), np.empty(m), features, constant
     waiting = np.empty((max_depth + 2, 4), dtype=np.intp), np.empty(max_depth + 2)
     used = grow_trees(X, y, drawn, states, max_depth, *space, *waiting, *nodes, root)
-    arrays: list[Any] = [*(array[:used] for array in nodes), root, drawn]
-    return Trees(*arrays)
+    return *(array[:used] for array in nodes), root
 
 
 def _draw(seeds: AnyArray, n: int, m: int) -> tuple[IntArray, AnyArray]:
@@ -84,11 +74,11 @@ def _draw(seeds: AnyArray, n: int, m: int) -> tuple[IntArray, AnyArray]:
     from evenout.detectors._tree_kernels import WORDS, draw_few_rows, draw_rows
 
     drawn, states = np.empty((len(seeds), m), dtype=np.intp), np.empty(len(seeds), dtype=np.int64)
-    words = np.empty(WORDS, dtype=np.uint32), np.empty(WORDS, dtype=np.uint32)
+    words, top = np.empty((2, WORDS), dtype=np.uint32), 2 ** max((n - 1).bit_length(), 1) - 1
     if m / n <= FEW_SHARE:
-        draw_few_rows(seeds, n, *words, drawn, states)
+        draw_few_rows(seeds, n, top, *words, drawn, states)
     else:
-        draw_rows(seeds, n, *words, np.empty(2 * n, dtype=np.uint16), drawn, states)  # n < 25,600
+        draw_rows(seeds, n, top, *words, np.empty(2 * n, dtype=np.uint16), drawn, states)  # n < 25,600
     if MANY_SHARE <= m / n < 1.0:
         from sklearn.utils.random import sample_without_replacement
 
@@ -98,12 +88,12 @@ def _draw(seeds: AnyArray, n: int, m: int) -> tuple[IntArray, AnyArray]:
     return drawn, states
 
 
-def of_scikit_learn(X: FloatArray, n_trees: int, random_state: int) -> Trees:
-    """Grow the trees with scikit-learn."""
+def of_scikit_learn(X: FloatArray, sizes: Sequence[int], random_state: int) -> tuple["Forest", IntArray]:
+    """Let scikit-learn `grow` the trees."""
     from sklearn.ensemble import IsolationForest
 
     # One job: growing small trees holds the interpreter's lock, and two threads took longer than one.
-    grown = IsolationForest(n_estimators=n_trees, random_state=random_state, n_jobs=1).fit(X)
+    grown = IsolationForest(n_estimators=max(sizes), random_state=random_state, n_jobs=1).fit(X)
     trees = [estimator.tree_ for estimator in grown.estimators_]
     n_nodes = [tree.node_count for tree in trees]
     root = np.cumsum([0, *n_nodes[:-1]])
@@ -113,15 +103,9 @@ def of_scikit_learn(X: FloatArray, n_trees: int, random_state: int) -> Trees:
     )
     child = np.stack([left, right], axis=1)
     child = np.where(child < 0, np.arange(len(child))[:, None], child + np.repeat(root, n_nodes)[:, None])
-    return Trees(
-        feature=np.maximum(feature, 0).astype(np.int32),
-        threshold=threshold,
-        child=child.astype(np.int32),
-        level=np.concatenate([tree.compute_node_depths() - 1 for tree in trees]).astype(np.int32),
-        size=size,
-        root=root,
-        drawn=np.sort(grown.estimators_samples_, axis=1),
-    )
+    level = np.concatenate([tree.compute_node_depths() - 1 for tree in trees])
+    nodes = np.maximum(feature, 0).astype(np.int32), threshold, child.astype(np.int32), level, size, root
+    return Forest.of_nodes(nodes, sizes, top=1.0), np.sort(grown.estimators_samples_, axis=1)
 
 
 ROWS = 1024  # rows that go down a tree together: their nodes and features stay in the cache
@@ -158,11 +142,22 @@ class Forest(Family):
         """Number of columns."""
         return len(self.sizes)
 
+    @classmethod
+    def of_nodes(cls, nodes: Sequence[AnyArray], sizes: Sequence[int], *, top: float) -> "Forest":
+        """Make a forest of the features, thresholds, children, levels and sizes of its nodes, and of the roots.
+
+        A root has the level 0, and the rows of its tree as size. To scikit-learn it has depth 1, which is the ``top``
+        that paths are rounded with.
+        """
+        feature, threshold, child, level, size, root = nodes
+        max_samples, depth = int(size.max()), int(level.max())
+        length = level + top + average_path_length(np.arange(max_samples + 1))[size] - top
+        return cls(feature, threshold, child, length, root, np.array(sizes, dtype=np.intp), depth, max_samples)
+
     def check(self) -> None:
         """Refuse children outside their tree."""
         v, root = len(self.threshold), self.root
-        ordered = len(root) > 0 and root[0] == 0 and root[-1] < v and (np.diff(root) > 0).all()
-        require(ordered, "root", "is out of order")
+        require(len(root) and root[0] == 0 and root[-1] < v and (np.diff(root) > 0).all(), "root", "is out of order")
         size_of_tree = np.diff(root, append=v)
         first = np.repeat(root, size_of_tree)[:, None]  # of the tree that a node is in
         inside = (first <= self.child) & (self.child < first + np.repeat(size_of_tree, size_of_tree)[:, None])
@@ -185,43 +180,28 @@ class Forest(Family):
         random_state: int,
         n_threads: int = 1,
         scikit_learn: bool = False,
+        score: Callable[..., FloatArray] | None = None,
     ) -> tuple["Forest", FloatArray, Without]:
         """Learn from all rows, and score each fold by trees that were not grown from it.
 
-        Parameters
-        ----------
-        X : array, n x d
-            Finite, and finite in float32.
-        folds : array of int, n, or None
-            The fold of each row; None if no fold is to be left out.
-        sizes : sequence of int
-            Number of trees of each forest.
-        random_state : int
-            Seed; scikit-learn's forests with this seed are the same.
-        n_threads : int
-            Threads to use; results do not depend on it.
-        scikit_learn : bool
-            Let scikit-learn grow the trees, many times slower. From its release 1.8 on they are the same, and
-            before it where no values of a feature lie closer than 1e-7; should a later one draw other random numbers,
-            these are its trees.
+        X (n x d) is finite, also in float32; ``folds`` (n,) is the fold of each row, or None if none is to be left out;
+        ``sizes`` are the numbers of trees of each forest. scikit-learn's forests with this seed are the same. Results
+        do not depend on the threads. ``score`` may be the twin of `Forest.score` on another device, for the training
+        rows.
 
-        Returns
-        -------
-        Forest, and array, n x len(sizes)
-            The model, and the scores of the training rows; higher = more outlying.
-        function of a fold
-            Scores of all rows. With fewer than `FEW` rows, a forest is grown from those outside the fold, by the same
-            law. Else a row of the fold is scored by the trees that have not drawn it, though they may have drawn other
-            rows of the fold, and the others keep their scores. A row that every tree has drawn keeps its score too.
+        ``scikit_learn`` lets scikit-learn grow the trees, many times slower. From its release 1.8 on they are the same,
+        and before it where no values of a feature lie closer than 1e-7; should a later one draw other random numbers,
+        these are its trees.
+
+        Returns the model; the scores of the training rows, n x len(sizes), higher = more outlying; and a function of a
+        fold: the scores of all rows. With fewer than `FEW` rows, a forest is grown from those outside the fold, by the
+        same law. Else a row of the fold is scored by the trees that have not drawn it, though they may have drawn other
+        rows of the fold, and the others keep their scores. A row that every tree has drawn keeps its score too.
         """
-        n_trees = max(sizes)
-        grown = of_scikit_learn(X, n_trees, random_state) if scikit_learn else grow(X, n_trees, random_state, n_threads)
-        feature, threshold, child, level, size, root, drawn = grown
-        # Rounded as scikit-learn does, to which a root has depth 1.
-        length = level + 1.0 + average_path_length(np.arange(drawn.shape[1] + 1))[size] - 1.0
-        rest = root, np.array(sizes, dtype=np.intp), int(level.max()), drawn.shape[1]
-        forest = cls(feature, threshold, child, length, *rest)
-        scores = forest.score(X, n_threads=n_threads)
+        forest, drawn = (
+            of_scikit_learn(X, sizes, random_state) if scikit_learn else grow(X, sizes, random_state, n_threads)
+        )
+        scores = (score or cls.score)(forest, X, n_threads=n_threads)
         if len(X) < FEW:
 
             def regrow(rows: FloatArray, fold: int) -> tuple[Forest, FloatArray]:
@@ -247,13 +227,13 @@ class Forest(Family):
         states = np.random.SeedSequence(seed).generate_state(n_trees, np.uint64)
         rows, nodes = X.astype(np.float32), (feature, threshold, child, level, size)
 
-        def work(part: slice) -> None:
-            grow_fold_trees(rows, states, part.start, part.stop, max_samples, max_depth, *nodes)
-
-        map_blocks(work, n_trees, TREES, n_threads)
-        length, root = level + average_path_length(np.arange(max_samples + 1))[size], width * np.arange(n_trees)
-        depth = int(level.max())
-        return cls(feature, threshold, child, length, root, np.array(sizes, dtype=np.intp), depth, max_samples)
+        map_blocks(
+            lambda part: grow_fold_trees(rows, states, part.start, part.stop, max_samples, max_depth, *nodes),
+            n_trees,
+            TREES,
+            n_threads,
+        )
+        return cls.of_nodes([*nodes, width * np.arange(n_trees)], sizes, top=0.0)
 
     def _unseen_scores(self, X: FloatArray, scores: FloatArray, drawn: IntArray) -> FloatArray:
         """Scores of the training rows, n x len(sizes), by the trees that have not drawn them.
@@ -263,8 +243,10 @@ class Forest(Family):
         from evenout.detectors._tree_kernels import add_seen_paths
 
         seen, paths = np.zeros((len(self.sizes), len(X)), dtype=np.intp), np.zeros((len(self.sizes), len(X)))
-        trees = (self.feature, self.threshold, self.child, self.length, self.root)
-        add_seen_paths(X.astype(np.float32), *trees, drawn.astype(np.intp), self.sizes, seen, paths)
+        add_seen_paths(
+            X.astype(np.float32), self.feature, self.threshold, self.child, self.length, self.root,
+            drawn.astype(np.intp), self.sizes, seen, paths,
+        )  # fmt: skip
         expected = average_path_length(np.array([self.max_samples]))
         left, whole = self.sizes - seen.T, -np.log2(scores) * (self.sizes * expected)
         unseen = 2 ** -((whole - paths.T) / (np.maximum(left, 1) * expected))

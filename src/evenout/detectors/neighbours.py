@@ -28,7 +28,7 @@ from evenout.core.content import row_order
 from evenout.core.parallel import by_rows, map_blocks, one_blas_thread, side_by_side, take_rows
 from evenout.core.types import FloatArray, IntArray, Within, require
 from evenout.detectors.family import Family, Without, by_refitting
-from evenout.detectors.search import FEW, Blocks, Ids, cut_blocks, drop_points, nearest
+from evenout.detectors.search import FEW, Blocks, Ids, cut_blocks, drop_points, nearest, nearest_by_rows
 from evenout.detectors.units import FARTHEST, GRID, Units
 from evenout.exceptions import warn
 
@@ -67,14 +67,12 @@ class NeighbourLists:
 
     def distances(self, ks: IntArray, n_threads: int) -> FloatArray:
         """Distances of the k-th nearest rows, shape (m, len(ks)); NaN where a list is too short."""
-        out = np.empty((len(self.home), len(ks)))
 
-        def work(rows: slice) -> None:
+        def measured(rows: slice) -> FloatArray:
             distance, location = (values.take(ks - 1, axis=1) for values in self.of(rows))
-            out[rows] = np.where(location < 0, np.nan, distance)
+            return np.where(location < 0, np.nan, distance)
 
-        map_blocks(work, len(out), ROWS, n_threads)
-        return out
+        return np.concatenate(map_blocks(measured, len(self.home), ROWS, n_threads))
 
 
 def rate(
@@ -88,7 +86,7 @@ def rate(
 
     ``search_again`` finds longer lists for rows, given by index, whose lists are too short.
     """
-    from evenout.detectors._neighbour_kernels import densities, factors
+    from evenout.detectors._neighbour_kernels import means
 
     m, ks = len(lists.home), np.concatenate([lof, knn])
     distances = lists.distances(ks, n_threads)
@@ -100,10 +98,14 @@ def rate(
     k_distance = np.ascontiguousarray(distances[:, : len(lof)])
     if not len(lof):
         return k_distance, np.empty((m, 0)), distances
-    blocks = map_blocks(lambda rows: densities(*lists.of(rows), k_distance, lof), m, ROWS, n_threads)
-    density = np.concatenate(blocks)
-    blocks = map_blocks(lambda rows: factors(lists.of(rows)[1], density[rows], density, lof), m, ROWS, n_threads)
-    return k_distance, density, side_by_side([np.concatenate(blocks), distances[:, len(lof) :]], n_threads)
+
+    def densities(rows: slice) -> FloatArray:
+        distance, location = lists.of(rows)
+        return 1.0 / (means(location, k_distance, lof, distance) + GUARD)
+
+    density = np.concatenate(map_blocks(densities, m, ROWS, n_threads))
+    factors = map_blocks(lambda rows: means(lists.of(rows)[1], density, lof) / density[rows], m, ROWS, n_threads)
+    return k_distance, density, side_by_side([np.concatenate(factors), distances[:, len(lof) :]], n_threads)
 
 
 SPARE = 3.0  # standard deviations by which lists are longer than needed, so that a fold may be left out
@@ -113,19 +115,6 @@ BATCH = 65536  # new rows scored at a time: bounds the memory for their neighbou
 @dataclass(frozen=True, eq=False)
 class Neighbours(Family):
     """LOF and kNN detectors that share one graph; the learned state is plain arrays.
-
-    Attributes
-    ----------
-    locations : array, u x d
-        The distinct training rows, sorted by their values, first feature first, the largest first.
-    counts : array of int, u
-        Number of training rows at each location.
-    lof, knn : arrays of int
-        Neighbours of each LOF and of each kNN detector, at most the number of training rows less one.
-    k_distance, density : arrays, u x len(lof)
-        dist_k and lrd_k of the locations' rows.
-    scores : array, u x (len(lof) + len(knn))
-        Training scores of the locations' rows.
 
     Examples
     --------
@@ -141,13 +130,14 @@ class Neighbours(Family):
            [1.5, 2. , 3. ]])
     """
 
+    # u x d: the distinct training rows, sorted by their values, first feature first, the largest first.
     locations: Annotated[FloatArray, "* *"]
-    counts: Annotated[IntArray, "*", Within(1)]
-    lof: Annotated[IntArray, "l", Within(1)]
+    counts: Annotated[IntArray, "*", Within(1)]  # training rows at each location
+    lof: Annotated[IntArray, "l", Within(1)]  # neighbours of each detector, as knn: fewer than there are training rows
     knn: Annotated[IntArray, "*", Within(1)]
-    k_distance: Annotated[FloatArray, "u l"]
-    density: Annotated[FloatArray, "u l"]
-    scores: Annotated[FloatArray, "u w"]
+    k_distance: Annotated[FloatArray, "u l"]  # dist_k of the locations' rows
+    density: Annotated[FloatArray, "u l"]  # their lrd_k
+    scores: Annotated[FloatArray, "u w"]  # their training scores, LOF first
     kind: ClassVar[str] = "neighbours"
 
     @property
@@ -172,37 +162,20 @@ class Neighbours(Family):
 
     @classmethod
     def cross_fit(
-        cls,
-        X: FloatArray,
-        folds: IntArray | None,
-        *,
-        lof: Sequence[int],
-        knn: Sequence[int],
-        n_threads: int = 1,
+        cls, X: FloatArray, folds: IntArray | None, *, lof: Sequence[int], knn: Sequence[int], n_threads: int = 1
     ) -> tuple["Neighbours", FloatArray, Without]:
         """Learn from all rows, and from the rows outside each fold, with one search for all of them.
 
         The lists of neighbours are somewhat longer than needed, so that enough are left when a fold is dropped from
         them; the few rows for which that fails are searched for again.
 
-        Parameters
-        ----------
-        X : array, n x d
-            At least two rows, finite.
-        folds : array of int, n, or None
-            The fold of each row; None if no fold is to be left out.
-        lof, knn : sequences of int
-            Number of neighbours of each detector.
-        n_threads : int
-            Threads to use; results do not depend on it.
+        X (n x d) has at least two rows, all finite; ``folds`` (n,) is the fold of each, or None if none is to be left
+        out; ``lof`` and ``knn`` are the numbers of neighbours of each detector. Results do not depend on the threads.
 
-        Returns
-        -------
-        Neighbours, and array, n x (len(lof) + len(knn))
-            The fitted model, and the scores of the training rows, LOF first; higher = more outlying.
-        function of a fold
-            Scores of all rows, bit for bit, by the model that `fit` learns from the rows outside the fold: their
-            training scores, and the others as new rows. Fewer rows may cap the numbers of neighbours further.
+        Returns the model; the scores of the training rows, n x (len(lof) + len(knn)), LOF first, higher = more
+        outlying; and a function of a fold: the scores of all rows, bit for bit, by the model that `fit` learns from
+        the rows outside the fold: their training scores, and the others as new rows. Fewer rows may cap the numbers of
+        neighbours further.
         """
         lof_k, knn_k = check_neighbours(lof, knn, len(X))
         locations, counts, home = distinct_rows(X)
@@ -214,14 +187,14 @@ class Neighbours(Family):
         if folds is not None:  # the closures below hold them anyway
             model.__dict__["_cut"] = blocks
 
-        def refit(rows: FloatArray, fold: int) -> tuple[Neighbours, FloatArray]:  # noqa: ARG001
-            fewer = {"lof": capped(lof_k, len(rows)).tolist(), "knn": capped(knn_k, len(rows)).tolist()}
-            return cls.fit(rows, **fewer, n_threads=n_threads)
-
         def without(fold: int) -> FloatArray:
             kept = np.asarray(folds) != fold
             if kept.sum() <= k_max:
-                return by_refitting(X, folds, refit, n_threads=n_threads)(fold)
+                ks = {"lof": capped(lof_k, kept.sum()).tolist(), "knn": capped(knn_k, kept.sum()).tolist()}
+                again = by_refitting(
+                    X, folds, lambda rows, _: cls.fit(rows, **ks, n_threads=n_threads), n_threads=n_threads
+                )
+                return again(fold)
             # A location without rows is scored as a new row. It is no neighbour of any other, so its own k-distance
             # and density play no part.
             left = counts - np.bincount(home[~kept], minlength=u)
@@ -232,8 +205,8 @@ class Neighbours(Family):
                 again = nearest(data, k, queries=locations[short], n_threads=n_threads)
                 return NeighbourLists(again, left, k_max, itself[short])
 
-            rated = rate(replace(lists, counts=left), lof_k, knn_k, n_threads, search_again)
-            return take_rows(rated[2], home, n_threads)
+            fewer = replace(lists, counts=left)
+            return take_rows(rate(fewer, lof_k, knn_k, n_threads, search_again)[2], home, n_threads)
 
         return model, take_rows(model.scores, home, n_threads), without
 
@@ -244,41 +217,35 @@ class Neighbours(Family):
         """
         from evenout.detectors._neighbour_kernels import find_rows
 
-        scores = np.empty((len(X), self.scores.shape[1]))
+        scores, k = np.empty((len(X), self.scores.shape[1])), min(self.k_max, len(self.locations))
         for start in range(0, len(X), BATCH):
             batch = np.array(X[start : start + BATCH])
-            into = scores[start : start + BATCH]
             home = find_rows(batch, self.locations)
-            known = home >= 0
-            if not known.any():
-                into[:] = self._score_new(batch, n_threads)
-                continue
-            into[known] = self.scores[home[known]]
-            if not known.all():
-                into[~known] = self._score_new(batch[~known], n_threads)
+            scores[start : start + BATCH] = self.scores[home]
+            new = np.flatnonzero(home < 0)
+            if len(new):
+                asked, blocks = batch[new], self.blocks(n_threads)
+                few = len(new) <= FEW
+                near = (
+                    nearest_by_rows(blocks, asked, k) if few else nearest(blocks, k, queries=asked, n_threads=n_threads)
+                )
+                scores[start + new] = self.score_near(near, n_threads)
         return scores
-
-    def _score_new(self, X: FloatArray, n_threads: int) -> FloatArray:
-        """Scores of rows that equal no training row."""
-        k, blocks = min(self.k_max, len(self.locations)), self.blocks(n_threads)
-        few = len(X) <= FEW
-        near = blocks.few.nearest(X, k) if few else nearest(blocks, k, queries=X, n_threads=n_threads)
-        return self.score_near(near, n_threads)
 
     def score_near(self, near: tuple[FloatArray, Ids], n_threads: int) -> FloatArray:
         """Scores of rows that equal no training row, by the locations ``near`` them."""
-        from evenout.detectors._neighbour_kernels import densities, factors
+        from evenout.detectors._neighbour_kernels import means
 
         m, n_lof = len(near[0]), len(self.lof)
         lists = NeighbourLists(near, self.counts, self.k_max, np.full(m, -1, dtype=np.int32))
-        scores = np.empty((m, self.width))
+        scores = np.empty((m, self.scores.shape[1]))
 
         def work(rows: slice) -> None:
             distance, location = lists.of(rows)
             scores[rows, n_lof:] = distance[:, self.knn - 1]
             if n_lof:
-                density = densities(distance, location, self.k_distance, self.lof)
-                scores[rows, :n_lof] = factors(location, density, self.density, self.lof)
+                density = 1.0 / (means(location, self.k_distance, self.lof, distance) + GUARD)
+                scores[rows, :n_lof] = means(location, self.density, self.lof) / density
 
         map_blocks(work, m, ROWS, n_threads)
         return scores
@@ -405,17 +372,8 @@ class Nearness(Family):
         rows per feature on they are learnt once, on all rows: each row then has at most 1 % of the influence on them.
         With fewer than `SOUND` rows per feature outside a fold there are none.
 
-        Parameters
-        ----------
-        X : array of shape (n, d)
-        folds : array of int, shape (n,), or None
-        lof, knn : sequences of int
-            Numbers of neighbours, as in `Neighbours`.
-        decorrelate : bool
-            Seek neighbours in decorrelated coordinates.
-        n_threads : int
-        cross_fit : function
-            `Neighbours.cross_fit`, or its twin on another device.
+        Arguments are those of `Neighbours.cross_fit`, and ``decorrelate``: seek neighbours in decorrelated coordinates.
+        ``cross_fit`` is that of `Neighbours`, or its twin on another device.
         """
         if decorrelate:  # the search in plain coordinates has warned
             lof, knn = (capped(ks, len(X)).tolist() for ks in (lof, knn))
@@ -430,8 +388,11 @@ class Nearness(Family):
         if not again:
             return fitted, logarithms(raw), lambda fold: logarithms(without(fold))
         sought |= {"decorrelate": True, "cross_fit": cross_fit}
-        leave_out = by_refitting(X, folds, lambda rows, _: cls.fit(rows, **sought), n_threads=n_threads)
-        return fitted, logarithms(raw), leave_out
+        return (
+            fitted,
+            logarithms(raw),
+            by_refitting(X, folds, lambda rows, _: cls.fit(rows, **sought), n_threads=n_threads),
+        )
 
     def score(self, X: FloatArray, *, n_threads: int = 1) -> FloatArray:
         """``log LOF`` and ``log(1 + distance)`` of rows of shape (r, d), the LOF columns first."""
@@ -443,8 +404,7 @@ class Nearness(Family):
         n_lof = len(self.neighbours.lof)
 
         def transform(rows: FloatArray) -> FloatArray:
-            factors = np.maximum(rows[:, :n_lof], np.finfo(float).tiny)
-            return np.hstack([np.log(factors), np.log1p(rows[:, n_lof:])])
+            return np.hstack([np.log(np.maximum(rows[:, :n_lof], np.finfo(float).tiny)), np.log1p(rows[:, n_lof:])])
 
         return by_rows(transform, raw, n_threads=n_threads)
 
@@ -496,17 +456,14 @@ def turned(X: FloatArray, turn: FloatArray | None, n_threads: int) -> FloatArray
     """``X @ turn`` on the grid, summed feature by feature: the other rows do not change a row's coordinates."""
     if turn is None:
         return X
-    if len(X) <= FEW:
-        return _on_grid(np.cumsum(X[:, :, None] * turn, axis=1)[:, -1])  # the same sums in fewer calls
 
     def product(rows: FloatArray) -> FloatArray:
-        out = np.zeros((len(rows), turn.shape[1]))
-        for column, weights in zip(rows.T, turn, strict=True):
-            out += column[:, None] * weights
-        return _on_grid(out)
+        if len(rows) <= FEW:
+            out = np.cumsum(rows[:, :, None] * turn, axis=1)[:, -1]  # the same sums in fewer calls
+        else:
+            out = np.zeros((len(rows), turn.shape[1]))
+            for column, weights in zip(rows.T, turn, strict=True):
+                out += column[:, None] * weights
+        return np.rint(np.clip(out, -FARTHEST, FARTHEST) / GRID) * GRID + 0.0
 
     return by_rows(product, X, width=turn.shape[1], n_threads=n_threads, block=ROWS)
-
-
-def _on_grid(out: FloatArray) -> FloatArray:
-    return np.rint(np.clip(out, -FARTHEST, FARTHEST) / GRID) * GRID + 0.0

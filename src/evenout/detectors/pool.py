@@ -49,8 +49,9 @@ def _fit_named(
     four are here. ``rows`` are the arguments that all families share: X, folds and threads.
     """
     if name not in NAMED:
-        known = ", ".join(map(repr, POOLS))
-        raise ValueError(f"detectors={name!r} is unknown; known names: {known}, or pass a list of detectors")
+        raise ValueError(
+            f"detectors={name!r} is unknown; known names: {', '.join(map(repr, POOLS))}, or pass a list of detectors"
+        )
     near: Callable[..., Any] = Neighbours.cross_fit
     isolate: Callable[..., Any] = Forest.cross_fit
     if device != "cpu":
@@ -61,18 +62,17 @@ def _fit_named(
     lof, knn, sizes = (_DEFAULT_LOF, _DEFAULT_KNN, _DEFAULT_TREES) if default else (_LOF, _KNN, _TREES)
     lof_names, knn_names = [f"lof_{k}" for k in lof], [f"knn_{k}" for k in knn]
     trees = isolate(**rows, sizes=sizes, random_state=seed, scikit_learn=name == "paper")
-    forest = FittedColumns([f"iforest_{size}" for size in sizes], *trees)
+    fitted = [FittedColumns([f"iforest_{size}" for size in sizes], *trees)]
     if default:
         by_log = partial(Nearness.cross_fit, **rows, cross_fit=near)
-        far = FittedColumns(knn_names, *by_log(knn=knn))
-        fitted = [forest, far, FittedColumns(lof_names, *by_log(lof=lof, decorrelate=True))]
+        fitted.append(FittedColumns(knn_names, *by_log(knn=knn)))
+        fitted.append(FittedColumns(lof_names, *by_log(lof=lof, decorrelate=True)))
     else:
-        fitted = [FittedColumns([*lof_names, *knn_names], *near(**rows, lof=lof, knn=knn)), forest]
+        fitted.insert(0, FittedColumns([*lof_names, *knn_names], *near(**rows, lof=lof, knn=knn)))
     for family, word, wanted in ((Tails, "tail", name != "paper"), (Sides, "side", sides)):
         if wanted:
             model, scores, without = family.cross_fit(**rows)
-            names = [f"{word}:{features[j]}" for j in model.features]
-            fitted.append(FittedColumns(names, model, scores, without))
+            fitted.append(FittedColumns([f"{word}:{features[j]}" for j in model.features], model, scores, without))
     return fitted
 
 
@@ -111,8 +111,10 @@ class FittedPool:
         rows = self._rows()
         if rows is None:
             return self
-        thin = (one.without_rows(rows) if isinstance(one, Tails | Nearness) else one for one in self.parts)
-        return replace(self, parts=tuple(thin))
+        return replace(
+            self,
+            parts=tuple(one.without_rows(rows) if isinstance(one, Tails | Nearness) else one for one in self.parts),
+        )
 
     def filled(self, n_features: int, most_rows: int) -> "FittedPool":
         """Restore a `thinned` pool from a file, and check every part against the rows and columns of the fit."""
@@ -219,23 +221,20 @@ def cross_fit_pool(
         For detectors that say ``needs_groups``, such as `FairLOF`.
     device : str
         Where the named pools are fitted; given detectors run where they always do.
-    units : Units or None
-        Of the rows for the named pools; without them they get X as it is, like given detectors.
+    units, content : Units and array of shape (n, m), optional
+        Units of the rows for the named pools, which else get X as it is, like given detectors; and X in these, if
+        already computed.
     feature_names : sequence of str, optional
         Of the d columns of X, for the names of score columns.
     sides : bool
         Add `Sides` to the named pools, for a target that learns from labels.
-    content : array of shape (n, m), optional
-        X in the units, if already computed.
 
     Returns
     -------
-    FittedPool, and array of shape (n, k)
-        Those of `fit_pool`, bit for bit.
-    function of a fold
-        Raw scores of all rows, shape (n, k), by detectors that were fitted without the rows of the fold. Those are
-        scored as new rows, the others as training rows. From 1000 rows on the forests of the named pools are not grown
-        again: a row of the fold is scored by the trees that have not drawn it.
+    FittedPool, array of shape (n, k), and function of a fold
+        Those of `fit_pool`, bit for bit; and the raw scores of all rows, shape (n, k), by detectors that were fitted
+        without the rows of the fold. Those are scored as new rows, the others as training rows. From 1000 rows on the
+        forests of the named pools are not grown again: a row of the fold is scored by the trees that have not drawn it.
     """
     if isinstance(detectors, str) and detectors == "precomputed":
         names = tuple(f"score_{j}" for j in range(X.shape[1]))
@@ -258,10 +257,10 @@ def cross_fit_pool(
         features = [features[j] for j in units.kept]
         rows["X"] = units.apply(X, n_threads=n_threads) if content is None else content
     for entry in entries:
-        known = [name for part in fitted for name in part.names]
         if isinstance(entry, str):
             fitted += _fit_named(entry, rows, features, seed, device, sides=sides)
         else:
+            known = [name for part in fitted for name in part.names]
             fitted.append(_fit_given(entry, known, sensitive_features=sensitive_features, **given))
     by_family = any(isinstance(entry, str) and entry in BY_FAMILY for entry in entries)
     # A family is named by what stands before the first _ or : of its columns; a given detector is a family of its own,
@@ -271,15 +270,10 @@ def cross_fit_pool(
         for names, part, *_ in fitted
         for name in names
     )
-    pool = FittedPool(
-        tuple(name for part in fitted for name in part.names),
-        tuple(part.part for part in fitted),
-        families if by_family or sides else (),
-        units,
-        len(X),
-    )
+    names = tuple(name for part in fitted for name in part.names)
+    parts = tuple(part.part for part in fitted)
     return (
-        pool,
+        FittedPool(names, parts, families if by_family or sides else (), units, len(X)),
         side_by_side([part.scores for part in fitted], n_threads),
         lambda fold: side_by_side([part.without(fold) for part in fitted], n_threads),
     )

@@ -74,11 +74,14 @@ class Blocks:
         return Rounded(centre, values, offsets, np.sqrt(np.fmax.reduce(squares, axis=1)))
 
     @cached_property
-    def few(self) -> "FewBlocks":
-        """The layout for a search row by row."""
-        points, ids, size, low, high = self.exact
+    def few(self) -> tuple[FloatArray, Ids, FloatArray, FloatArray]:
+        """The layout for a search row by row: points (b x d x BLOCK), ids and, both d x b, lows and highs of boxes.
+
+        The features come first, so that vector instructions compare a row with all of them.
+        """
+        points, ids, _, low, high = self.exact
         values, lows, highs = (np.ascontiguousarray(array) for array in (points.transpose(0, 2, 1), low.T, high.T))
-        return FewBlocks(values, ids, size, lows, highs)
+        return values, ids, lows, highs
 
 
 def cut_blocks(points: FloatArray, *, n_threads: int = 1) -> Blocks:
@@ -96,8 +99,7 @@ def cut_blocks(points: FloatArray, *, n_threads: int = 1) -> Blocks:
         np.fmax.reduce(blocks[part], axis=1, out=high[part])
 
     map_blocks(fill, n_blocks, WHOLE // BLOCK, n_threads)
-    size = np.minimum(BLOCK, n - BLOCK * np.arange(n_blocks))
-    return Blocks(Exact(blocks, ids, size, low, high))
+    return Blocks(Exact(blocks, ids, np.minimum(BLOCK, n - BLOCK * np.arange(n_blocks)), low, high))
 
 
 def _halving_order(points: FloatArray, n_threads: int) -> IntArray:
@@ -118,7 +120,7 @@ def _halving_order(points: FloatArray, n_threads: int) -> IntArray:
         rows = order[start:stop]
         middle = start + -(-len(rows) // BLOCK) // 2 * BLOCK
         values = points[:, widest_feature(points, rows)].take(rows)
-        order[start:stop] = rows[np.argpartition(values, middle - start)]
+        order[start:stop] = rows[values.argpartition(middle - start)]
         return [(start, middle), (middle, stop)]
 
     while parts[0][1] > WHOLE:  # all parts have as many blocks as the first, or one more
@@ -132,8 +134,7 @@ def _halve_to_blocks(points: FloatArray, rows: IntArray) -> None:
     left = -(-len(rows) // BLOCK) // 2 * BLOCK
     if left:
         values = points.take(rows, axis=0)
-        widest = np.ptp(values, axis=0).argmax()
-        rows[:] = rows[np.argpartition(values[:, widest], left)]
+        rows[:] = rows[np.argpartition(values[:, np.ptp(values, axis=0).argmax()], left)]
         _halve_to_blocks(points, rows[:left])
         _halve_to_blocks(points, rows[left:])
 
@@ -165,7 +166,7 @@ def nearest_by_blocks(
     Neighbours are sorted by (Euclidean distance, id). Without ``queries`` they are those of every point of
     ``data``, the point itself left out. ``data`` must hold at least ``k`` (other) points.
     """
-    from evenout.detectors._search_kernels import Work, search_blocks
+    from evenout.detectors._search_kernels import search_blocks, work_space
 
     asked = data.exact if queries is None else queries.exact
     m = int(asked.size.sum())
@@ -174,7 +175,7 @@ def nearest_by_blocks(
         known = (data.exact, data.rounded, queries is None)
 
         def search(part: slice) -> None:
-            work = Work.empty(len(data.exact.size), *asked.points.shape[1:])
+            work = work_space(len(data.exact.size), *asked.points.shape[1:])
             search_blocks(asked, part.start, part.stop, *known, work, distances, neighbours)
 
         map_blocks(search, len(asked.size), QUERY_BLOCKS, n_threads)
@@ -186,44 +187,31 @@ SMALL_SEARCH = 1024  # points; among twice as many, the search by blocks took th
 ROWS = 256  # per piece of work handed to a thread
 
 
-class FewBlocks(NamedTuple):
-    """Blocks and boxes with the features first, so that vector instructions compare a row with all of them."""
+def nearest_by_rows(
+    data: Blocks, X: FloatArray, k: int, *, without_self: bool = False, n_threads: int = 1
+) -> tuple[FloatArray, Ids]:
+    """Distances and ids of the ``k`` nearest points of the rows of ``X`` (m x d), each m x k.
 
-    values: FloatArray  # b x d x BLOCK
-    ids: Ids
-    size: IntArray
-    lows: FloatArray  # d x b, as highs
-    highs: FloatArray
+    ``without_self`` says that row i is the point i, which is then left out.
+    """
+    from evenout.detectors._search_kernels import search_rows
 
-    def nearest(
-        self, X: FloatArray, k: int, *, without_self: bool = False, n_threads: int = 1
-    ) -> tuple[FloatArray, Ids]:
-        """Distances and ids of the ``k`` nearest points of the rows of ``X`` (m x d), each m x k.
+    X, blocks = np.ascontiguousarray(X, dtype=np.float64), data.few  # one kind of array: one kernel is compiled
+    distances, neighbours = np.full((len(X), k), np.inf), np.full((len(X), k), LAST, dtype=np.int32)
 
-        ``without_self`` says that row i is the point i, which is then left out.
-        """
-        from evenout.detectors._search_kernels import search_rows
+    def search(part: slice) -> None:
+        room = np.empty(len(blocks[1])), np.empty(BLOCK), np.empty(len(blocks[1]), dtype=np.intp)
+        search_rows(X, part.start, part.stop, *blocks, without_self, *room, distances, neighbours)
 
-        X = np.ascontiguousarray(X, dtype=np.float64)  # one kind of array, so that one kernel is compiled
-        distances, neighbours = np.full((len(X), k), np.inf), np.full((len(X), k), LAST, dtype=np.int32)
-
-        def search(part: slice) -> None:
-            room = np.empty(len(self.ids)), np.empty(BLOCK), np.empty(len(self.ids), dtype=np.intp)
-            search_rows(X, part.start, part.stop, self, without_self, *room, distances, neighbours)
-
-        if k > 0:
-            map_blocks(search, len(X), ROWS, n_threads)
-        return distances, neighbours
+    if k > 0:
+        map_blocks(search, len(X), ROWS, n_threads)
+    return distances, neighbours
 
 
 def nearest(data: Blocks, k: int, *, queries: FloatArray | None = None, n_threads: int = 1) -> tuple[FloatArray, Ids]:
     """Find the nearest points, block by block or row by row, whichever suits the number of points."""
-    n = int(data.exact.size.sum())
+    n, points = int(data.exact.size.sum()), data.exact.points
     if n > SMALL_SEARCH:
-        asked = None if queries is None else cut_blocks(queries)
-        return nearest_by_blocks(data, k, queries=asked, n_threads=n_threads)
-    X = queries
-    if X is None:
-        X = np.empty((n, data.exact.points.shape[2]))
-        X[data.exact.ids.ravel()[:n]] = data.exact.points.reshape(-1, X.shape[1])[:n]
-    return data.few.nearest(X, k, without_self=queries is None, n_threads=n_threads)
+        return nearest_by_blocks(data, k, queries=None if queries is None else cut_blocks(queries), n_threads=n_threads)
+    X = points.reshape(-1, points.shape[2])[data.exact.ids.ravel()[:n].argsort()] if queries is None else queries
+    return nearest_by_rows(data, X, k, without_self=queries is None, n_threads=n_threads)

@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar, Self
 import numpy as np
 
 from evenout.core.content import changes, counts_around
-from evenout.core.parallel import map_blocks, map_columns
+from evenout.core.parallel import by_rows, map_columns
 from evenout.core.types import BoolArray, FloatArray, IntArray, Within, require
 from evenout.detectors.family import Family, Without
 
@@ -56,9 +56,9 @@ class Tails(Family):
                 values, mask = ordered[j], kept[order[j]]
                 below, upto = _counts_of_kept(values, mask)
                 first, last = int(mask.argmax()), len(mask) - 1 - int(mask[::-1].argmax())
-                rest = int(upto[-1]), values[first], values[last]
+                known = int(upto[-1]), values[first], values[last]
                 for part in (slice(0, first), slice(first, last + 1), slice(last + 1, None)):  # only the middle is long
-                    scores[j, order[j][part]] = cls._rate(values[part], below[part], upto[part], *rest)
+                    scores[j, order[j][part]] = cls._rate(values[part], below[part], upto[part], *known)
 
             map_columns(rate, range(len(features)), len(X), n_threads)
             return scores.T
@@ -96,27 +96,23 @@ class Tails(Family):
         counted, and the logarithm of the distance to the range, in units of the range, is added: no two such rows are
         tied. A range of one point is no unit, and nothing is added.
         """
-        scores = np.empty((len(X), len(self.features)))
 
-        def work(rows: slice) -> None:
-            values = np.ascontiguousarray(X[rows][:, self.features])
-            n, ends = len(self.known), (self.known[0], self.known[-1])
-            scores[rows] = self._rate(values, *counts_around(self.known, values), n, *ends)
+        def rated(rows: FloatArray) -> FloatArray:
+            values, known = np.ascontiguousarray(rows[:, self.features]), self.known
+            return self._rate(values, *counts_around(known, values), len(known), known[0], known[-1])
 
-        map_blocks(work, len(X), _ROWS, n_threads)
-        return scores
+        return by_rows(rated, X, width=len(self.features), n_threads=n_threads, block=_ROWS)
 
     @staticmethod
-    def _rate(values: FloatArray, below: IntArray, upto: IntArray, n: int, *ends: FloatArray) -> FloatArray:
-        """Scores of values (...) of which ``below`` of n training values are smaller, and ``upto`` no larger.
-
-        The training values lie between the two ``ends``.
-        """
-        lowest, highest = ends
+    def _rate(
+        values: FloatArray, below: IntArray, upto: IntArray, n: int, lowest: FloatArray, highest: FloatArray
+    ) -> FloatArray:
+        """Scores of values (...) of which ``below`` of n training values are smaller, and ``upto`` no larger."""
         share = np.maximum(np.minimum(upto, n - below), 0.5) / n
         outside = np.maximum(values - highest, 0.0) + np.maximum(lowest - values, 0.0)
-        beyond = _log1p_ratio(outside, highest - lowest) if outside.any() else 0.0
-        return -np.log(np.minimum(2.0 * share, 1.0)) + beyond
+        return -np.log(np.minimum(2.0 * share, 1.0)) + (
+            _log1p_ratio(outside, highest - lowest) if outside.any() else 0.0
+        )
 
 
 class Sides(Tails):
@@ -125,7 +121,7 @@ class Sides(Tails):
     kind: ClassVar[str] = "sides"
 
     @staticmethod
-    def _rate(values: FloatArray, below: IntArray, upto: IntArray, n: int, *ends: FloatArray) -> FloatArray:  # noqa: ARG004
+    def _rate(values: FloatArray, below: IntArray, upto: IntArray, n: int, *_: FloatArray) -> FloatArray:  # noqa: ARG004
         """``log P(<= x) - log P(>= x)`` for each feature, where half a row is counted for none."""
         return np.log(np.maximum(upto, 0.5)) - np.log(np.maximum(n - below, 0.5))
 

@@ -45,8 +45,11 @@ class Ranges:
         return cls(np.array(low), np.array(high), sketches)
 
     def __add__(self, other: "Ranges") -> "Ranges":
-        sketches = tuple(one + two for one, two in zip(self.sketches, other.sketches, strict=True))
-        return Ranges(np.minimum(self.low, other.low), np.maximum(self.high, other.high), sketches)
+        return Ranges(
+            np.minimum(self.low, other.low),
+            np.maximum(self.high, other.high),
+            tuple(one + two for one, two in zip(self.sketches, other.sketches, strict=True)),
+        )
 
     def outline(self, *, n_threads: int = 1) -> "Outline":
         """The columns for the second pass; if none varies, the first one stays."""
@@ -99,9 +102,8 @@ class Measures:
             column = np.ascontiguousarray(X[:, outline.kept[at]])
             low, high, bounds = outline.low[at], outline.high[at], outline.bounds[at].tolist()
             quartiles = tuple(Narrowed.of(column, (a, b), capacity) for a, b in bounds)
-            share = (column - low) / outline.span[at]
-            two = bool(((column == low) | (column == high)).all())
-            return quartiles, [*_exact_sum(share), *_exact_sum(share**2)], two, int((column == 1.0).sum())
+            share, two = (column - low) / outline.span[at], (column == low) | (column == high)
+            return quartiles, [*_exact_sum(share), *_exact_sum(share**2)], bool(two.all()), int((column == 1.0).sum())
 
         quartiles, sums, two, ones = zip(*map_columns(look, range(len(outline.kept)), len(X), n_threads), strict=True)
         before = _before(X, outline.kept, (outline.low == 0.0) & (outline.high == 1.0), n_threads)
@@ -112,15 +114,22 @@ class Measures:
             tuple(one + two for one, two in zip(*columns, strict=True))
             for columns in zip(self.quartiles, other.quartiles, strict=True)
         )
-        n, sums = self.n_rows + other.n_rows, self.sums + other.sums
-        two, ones, before = self.two & other.two, self.ones + other.ones, np.maximum(self.before, other.before)
-        return Measures(self.outline, n, quartiles, sums, two, ones, before)
+        return Measures(
+            self.outline,
+            self.n_rows + other.n_rows,
+            quartiles,
+            self.sums + other.sums,
+            self.two & other.two,
+            self.ones + other.ones,
+            np.maximum(self.before, other.before),
+        )
 
     def units(self) -> "Units":
         """Centre and spread of each column."""
         outline, span = self.outline, self.outline.span
-        values = [[each.quantile(q) for each, q in zip(column, QUARTILES, strict=True)] for column in self.quartiles]
-        first, centre, third = np.array(values).T
+        first, centre, third = np.array(
+            [[each.quantile(q) for each, q in zip(column, QUARTILES, strict=True)] for column in self.quartiles]
+        ).T
         quartiles = (third - first) / NORMAL_IQR
         usable = quartiles > _ROUNDING * span
         spread = quartiles if usable.all() else np.where(usable, quartiles, self._deviations())
@@ -156,15 +165,12 @@ class Measures:
 def _exact_sum(values: FloatArray) -> tuple[float, float]:
     """The sum of values from 0 to 1 in two numbers, each a sum without rounding, up to 2^-58 for each value."""
     coarse = np.rint(values * _COARSE) / _COARSE
-    fine = np.rint((values - coarse) * _FINE) / _FINE
-    return float(coarse.sum()), float(fine.sum())
+    return float(coarse.sum()), float((np.rint((values - coarse) * _FINE) / _FINE).sum())
 
 
 def _before(X: FloatArray, kept: IntArray, binary: BoolArray, n_threads: int) -> IntArray:
     """See `Measures`; -1 for columns that are not binary."""
     before, columns = np.full(len(kept), -1, dtype=np.intp), np.flatnonzero(binary)
-    if len(columns) < 2:
-        return before
 
     def look(rows: slice) -> IntArray:
         is_one = X[rows, kept[columns]] == 1.0

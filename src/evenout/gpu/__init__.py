@@ -8,6 +8,7 @@ torch is imported when a function here is called, never before. ``device="cpu"``
 tests.
 """
 
+from functools import partial
 from typing import Any
 
 from evenout.core.pairwise import PairSums
@@ -66,7 +67,7 @@ def cross_fit_forest(
     check_device(device)
     from evenout.gpu import _torch_forest
 
-    return _torch_forest.cross_fit(X, folds, device, **settings)
+    return Forest.cross_fit(X, folds, **settings, score=partial(_torch_forest.score, device=device))
 
 
 def score(part: Any, X: FloatArray, *, n_threads: int = 1, device: str = "cuda") -> FloatArray:

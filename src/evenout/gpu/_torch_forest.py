@@ -1,15 +1,11 @@
 """Isolation forests scored with torch; formulas are those of `evenout.detectors.forest`."""
 
-from dataclasses import fields
-from typing import Any
-
 import numpy as np
 import torch
 from torch import Tensor
 
 from evenout.core.parallel import map_blocks
-from evenout.core.types import FloatArray, IntArray
-from evenout.detectors.family import Without
+from evenout.core.types import FloatArray
 from evenout.detectors.forest import Forest, average_path_length
 from evenout.gpu._torch_rows import can_fuse, kept, upload
 
@@ -19,29 +15,23 @@ ROWS = 2**16  # rows whose scores a thread of the CPU makes of their paths
 SLICE = 2**20  # rows that go down a tree together without Triton
 
 
-def cross_fit(
-    X: FloatArray, folds: IntArray | None, device: str, **settings: Any
-) -> tuple[Forest, FloatArray, Without]:
-    """See `Forest.cross_fit`: all rows go down the trees on the device, each tree's own rows on the CPU."""
-
-    class Walked(Forest):
-        """A forest whose training rows are scored on the device: `Forest.cross_fit` asks for this method."""
-
-        def score(self, X: FloatArray, *, n_threads: int = 1) -> FloatArray:
-            return score(self, X, device, n_threads)
-
-    walked, scores, without = Walked.cross_fit(X, folds, **settings)
-    return Forest(**{field.name: getattr(walked, field.name) for field in fields(Forest)}), scores, without
-
-
 def score(forest: Forest, X: FloatArray, device: str, n_threads: int) -> FloatArray:
     """See `Forest.score`."""
     expected = forest.sizes * average_path_length(np.array([forest.max_samples]))
     if len(X) <= FEW or not expected.all():
         return Forest.score(forest, X, n_threads=n_threads)
     trees, columns = kept(forest, device, _send), upload(X, device).float().T.contiguous()
-    walk = _path_lengths if can_fuse(device, 1, 1) else _plain_path_lengths
-    paths, scores = walk(trees, columns, forest.depth).cpu().numpy(), np.empty((len(X), len(expected)))
+    lengths = trees[3].new_empty(len(expected), len(X))  # of paths, summed in order over the trees of each forest
+    if can_fuse(device, 1, 1):
+        from evenout.gpu._triton_kernels import path_lengths
+
+        path_lengths[(-(-len(X) // BLOCK),)](
+            columns, *trees, lengths, len(X), len(expected), DEPTH=forest.depth, ROWS=BLOCK
+        )
+    else:
+        for part in (slice(start, start + SLICE) for start in range(0, len(X), SLICE)):
+            _walk(trees, columns[:, part].contiguous(), forest.depth, lengths[:, part])
+    paths, scores = lengths.cpu().numpy(), np.empty((len(X), len(expected)))
 
     # As on the CPU, to the last digit: a power of torch may be another one, by the place of a row among others.
     def power(rows: slice) -> None:
@@ -59,29 +49,14 @@ def _send(forest: Forest, device: torch.device) -> tuple[Tensor, ...]:
     return tuple(upload(array, device) for array in nodes)
 
 
-def _path_lengths(trees: tuple[Tensor, ...], columns: Tensor, depth: int) -> Tensor:
-    """Path length of each row, summed in order over the first ``sizes[c]`` trees, (len(sizes), m)."""
-    from evenout.gpu._triton_kernels import path_lengths
-
-    m, (*_, length, _, sizes) = columns.shape[1], trees
-    paths = length.new_empty(len(sizes), m)
-    path_lengths[(-(-m // BLOCK),)](columns, *trees, paths, m, len(sizes), DEPTH=depth, ROWS=BLOCK)
-    return paths
-
-
-def _plain_path_lengths(trees: tuple[Tensor, ...], columns: Tensor, depth: int) -> Tensor:
-    """Path lengths by torch alone: rows go down a tree together and rest at a leaf, whose children are itself."""
-    if columns.shape[1] > SLICE:
-        parts = [part.contiguous() for part in columns.split(SLICE, dim=1)]
-        return torch.cat([_plain_path_lengths(trees, part, depth) for part in parts], dim=1)
+def _walk(trees: tuple[Tensor, ...], columns: Tensor, depth: int, paths: Tensor) -> None:
+    """Write path lengths by torch alone: rows go down a tree together and rest at a leaf, whose children are itself."""
     m, (feature, threshold, child, length, roots, sizes) = columns.shape[1], trees
     values, row = columns.ravel(), torch.arange(m, device=columns.device)
-    paths, total = length.new_empty(len(sizes), m), length.new_zeros(m)
+    total = length.new_zeros(m)
     for t, root in enumerate(roots.tolist(), start=1):
         node = torch.full_like(row, root)
         for _ in range(depth):
-            value = values[feature[node] * m + row]
-            node = child[2 * node + (value > threshold[node])].long()
+            node = child[2 * node + (values[feature[node] * m + row] > threshold[node])].long()
         total += length[node]
         paths[sizes == t] = total
-    return paths

@@ -65,9 +65,8 @@ def nearest(
     `search.cut_blocks`; they are made here if they are needed and not given.
     """
     asked, device = points if queries is None else queries, points.device
-    itself = torch.arange(len(asked), device=device) if queries is None else None
     # A point finds itself first; one more neighbour makes up for it.
-    wanted = k if itself is None else k + 1
+    wanted = k + 1 if queries is None else k
     few = len(asked) * len(points) <= FEW_DISTANCES
     index = index_of(points, wanted) if index is None and not few else index
     distances, ids = points.new_empty(len(asked), k), torch.empty(len(asked), k, dtype=torch.int64, device=device)
@@ -76,19 +75,18 @@ def nearest(
         for start in range(0, len(asked) if k else 0, step):
             block = slice(start, start + step)
             measured = roots(squared_distances(asked[block], points))
-            if itself is not None:
-                measured[torch.arange(len(measured), device=device), itself[block]] = torch.inf
+            if queries is None:
+                measured.diagonal(start).fill_(torch.inf)
             distances[block], ids[block] = _smallest(measured, k)
         return distances, ids
     index, left = index.reaching(asked), torch.arange(len(asked), device=device)
-    on_gpu = device.type == "cuda"
-    numbers = torch.cuda.get_device_properties(device).total_memory // SHARE // 4 if on_gpu else NUMBERS
+    numbers = torch.cuda.get_device_properties(device).total_memory // SHARE // 4 if points.is_cuda else NUMBERS
     step = max(numbers // index.n_blocks // BLOCK, 1) * BLOCK
     for times, by_differences in ((2, False), (16, True)):
         room = 1 << (times * wanted - 1).bit_length()
         failed = []
         for rows in left.split(step):
-            own = None if itself is None else itself[rows]
+            own = rows if queries is None else None
             near, names, complete = index.search(asked[rows], wanted, room, own, by_differences)
             if not complete.all():
                 failed.append(rows[~complete])
@@ -98,10 +96,9 @@ def nearest(
         if not len(left):
             return distances, ids
     data = search.cut_blocks(points.cpu().numpy(), n_threads=n_threads) if blocks is None else blocks()
-    queries_left = search.cut_blocks(asked[left].cpu().numpy())
-    exact, exact_ids = search.nearest_by_blocks(data, wanted, queries=queries_left, n_threads=n_threads)
-    if itself is not None:
-        others = exact_ids != itself[left].cpu().numpy()[:, None]
+    exact, exact_ids = search.nearest(data, wanted, queries=asked[left].cpu().numpy(), n_threads=n_threads)
+    if queries is None:
+        others = exact_ids != left.cpu().numpy()[:, None]
         exact, exact_ids = exact[others].reshape(-1, k), exact_ids[others].reshape(-1, k)
     distances[left] = torch.as_tensor(exact).to(distances)
     ids[left] = torch.as_tensor(exact_ids.astype(np.int64)).to(ids)
@@ -175,18 +172,21 @@ class Index:
         self, asked: Tensor, wanted: int, room: int, itself: Tensor | None, by_differences: bool
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Distances and ids (m, room) sorted by both, ``itself`` and empty places last, and where they are complete."""
-        scaled = self._scaled(asked)
-        minima, grouped = self._minima_by_differences(scaled) if by_differences else self._minima(scaled)
+        scaled, m = self._scaled(asked), len(asked)
+        tiles = torch.nn.functional.pad(scaled, (0, 0, 0, -m % BLOCK))  # whole ones, with rows of 0
+        minima, grouped = self._minima_by_differences(tiles) if by_differences else self._minima(tiles)
+        minima, grouped = minima[:m], grouped[:m]
         group = self.group if 2 * room <= self.n_blocks // self.group else 1
         grouped = grouped if group > 1 else minima
         n_listed = min(room, grouped.shape[1])
         near, blocks = torch.topk(grouped, n_listed, largest=False)
         kth = near[:, wanted - 1].double().clamp(min=0.0)
         length = 1.01 * (scaled.norm(dim=1) + kth.sqrt())
-        if by_differences:
-            slack = rounding_of_differences(length, 1.01 * kth.sqrt(), asked.shape[1])
-        else:
-            slack = rounding_of_halves(length, self.right.shape[1], asked.shape[1])
+        slack = (
+            rounding_of_differences(length, 1.01 * kth.sqrt(), asked.shape[1])
+            if by_differences
+            else rounding_of_halves(length, self.right.shape[1], asked.shape[1])
+        )
         reach = kth + 2 * slack
         visited = (near <= reach[:, None]).sum(dim=1)
         complete = (visited < n_listed) | (n_listed == grouped.shape[1])
@@ -208,7 +208,7 @@ class Index:
         """Smallest squared distance of each query to each block (m, n_blocks) and to each group, by half precision."""
         from evenout.gpu._triton_kernels import block_minima
 
-        halves = split(_padded(scaled))
+        halves = split(scaled)
         n_parts, n_group = self.n_blocks // LANES, max(self.group // LANES, 1)
         minima, grid, n_each = self._minima_grid(len(halves.left), n_parts, n_group)
         n_group = n_group if self.group > 1 else n_each
@@ -218,20 +218,19 @@ class Index:
             WIDTH=halves.left.shape[1], CHUNK=halves.chunk, ROWS=BLOCK, COLUMNS=BLOCK, LANES=LANES, num_warps=8,
             num_stages=_stages(halves.left),
         )  # fmt: skip
-        return minima[: len(scaled)], grouped[: len(scaled)]
+        return minima, grouped
 
     def _minima_by_differences(self, scaled: Tensor) -> tuple[Tensor, Tensor]:
         """Minima likewise, from differences of coordinates: slower, and with less rounding."""
         from evenout.gpu._triton_kernels import block_minima_by_differences
 
-        rows = _padded(scaled).float().T.contiguous()
+        rows = scaled.float().T.contiguous()
         columns = self._scaled(self.columns.T).float().T.contiguous()
         minima, grid, n_each = self._minima_grid(rows.shape[1], self.n_blocks, 1)
         block_minima_by_differences[grid](
             rows, columns, minima, rows.shape[1], columns.shape[1], self.n_blocks, n_each, len(rows),
             ROWS=BLOCK, COLUMNS=BLOCK, num_warps=8,
         )  # fmt: skip
-        minima = minima[: len(scaled)]
         return minima, minima.unflatten(1, (-1, self.group)).amin(dim=2)
 
     def _minima_grid(self, n_rows: int, n_pieces: int, together: int) -> tuple[Tensor, tuple[int, int], int]:
@@ -241,8 +240,8 @@ class Index:
         """
         n_tiles = n_rows // BLOCK
         n_parts = min(n_pieces // together, max(1, 4096 // n_tiles))
-        minima = torch.empty(n_rows, self.n_blocks, device=self.ids.device)
-        return minima, (n_tiles, n_parts), -(-n_pieces // together // n_parts) * together
+        n_each = -(-n_pieces // together // n_parts) * together
+        return torch.empty(n_rows, self.n_blocks, device=self.ids.device), (n_tiles, n_parts), n_each
 
     def _near_blocks(
         self, minima: Tensor, groups: Tensor, visited: Tensor, reach: Tensor, room: int
@@ -278,13 +277,8 @@ class Index:
 
 def _in_lanes(rows: Tensor) -> Tensor:
     """Rows of whole blocks as `block_minima` meets them: in each tile, two of each of LANES blocks in turn."""
-    turned = rows.unflatten(0, (-1, LANES, LANES, BLOCK // LANES // 2, 2)).permute(0, 2, 3, 1, 4, 5)
-    return turned.reshape(rows.shape)
-
-
-def _padded(rows: Tensor) -> Tensor:
-    """Rows of 0 added to whole tiles."""
-    return torch.nn.functional.pad(rows, (0, 0, 0, -len(rows) % BLOCK))
+    parted = rows.unflatten(0, (-1, LANES, LANES, BLOCK // LANES // 2, 2))
+    return parted.permute(0, 2, 3, 1, 4, 5).reshape(rows.shape)
 
 
 SLICE = 2**20  # rows whose lists are expanded together: bounds the memory for that to some 3 GB
@@ -325,20 +319,17 @@ def score(model: Neighbours, X: FloatArray, device: str, n_threads: int) -> Floa
     X = np.ascontiguousarray(X, dtype=np.float64)
     parts = map_blocks(lambda rows: find_rows(X[rows], model.locations), len(X), ROWS, n_threads)
     home = np.concatenate([np.empty(0, dtype=np.intp), *parts])
-    scores = take_rows(model.scores, home, n_threads)
-    new = home < 0
+    scores, new = take_rows(model.scores, home, n_threads), home < 0
     if not new.any():
         return scores
     locations, counts, k_distance, density, index = kept(model, device, _send)
     k, asked = min(model.k_max, len(locations)), upload(X[new], device)
-    near = nearest(locations, k, asked, n_threads=n_threads, index=index, blocks=lambda: model.blocks(n_threads))
+    near, ids = nearest(locations, k, asked, n_threads=n_threads, index=index, blocks=lambda: model.blocks(n_threads))
     if len(asked) <= FEW:
-        here = near[0].cpu().numpy(), near[1].cpu().numpy().astype(np.int32)
-        scores[new] = model.score_near(here, n_threads)
-        return scores
-    rows_near = _rows_near(*near, counts.new_full((len(asked),), -1), counts, model.k_max)
-    rated = _rate(*rows_near, model.lof, model.knn, known=(k_distance, density))
-    scores[new] = download(rated[2], n_threads)
+        scores[new] = model.score_near((near.cpu().numpy(), ids.cpu().numpy().astype(np.int32)), n_threads)
+    else:
+        rows_near = _rows_near(near, ids, counts.new_full((len(asked),), -1), counts, model.k_max)
+        scores[new] = download(_rate(*rows_near, model.lof, model.knn, known=(k_distance, density))[2], n_threads)
     return scores
 
 
@@ -378,8 +369,7 @@ def _rows_near(distances: Tensor, ids: Tensor, home: Tensor, counts: Tensor, k_m
         parts = [_rows_near(*rows, counts, k_max) for rows in slices]
         return torch.cat([part[0] for part in parts]), torch.cat([part[1] for part in parts])
     own = torch.where(home < 0, 0, (counts[home] - 1).clamp(min=0))
-    each = counts[ids].masked_fill_(ids == home[:, None], 0)
-    filled = torch.cat([own[:, None], each], dim=1).cumsum(dim=1)
+    filled = torch.cat([own[:, None], counts[ids].masked_fill_(ids == home[:, None], 0)], dim=1).cumsum(dim=1)
     slot = torch.arange(k_max, device=own.device).expand(len(own), k_max).contiguous()
     listed = torch.searchsorted(filled, slot, right=True)
     # Beyond the last of the list there is nothing.

@@ -51,12 +51,6 @@ class PaddedRows(NamedTuple):
     points: Tensor  # (N, d): features, shifted to mean 0 and scaled to a largest entry of 1
     scores: Tensor  # (N, w): 1 and the scores, uncorrelated and of variance 1; all 0 in padding
     starts: list[int]  # first row of each cell, and the end of the last
-    n_folds: int  # cells of a group
-
-    @property
-    def n_cells(self) -> int:
-        """Number of cells, of all groups."""
-        return len(self.starts) - 1
 
 
 class Plain:
@@ -73,15 +67,15 @@ class Plain:
         Adds the column sums of M to ``column`` (N,). ``M_ij = 2^(offset - slope * distance)``, and ``exponent = (slope,
         offset)``.
         """
-        rows, (slope, offset) = self.rows, exponent
-        out = rows.scores.new_zeros(rows.n_cells - cell, last - first, rows.scores.shape[1])
-        for c in range(cell, rows.n_cells):
+        rows, n_cells, (slope, offset) = self.rows, len(self.rows.starts) - 1, exponent
+        out = rows.scores.new_zeros(n_cells - cell, last - first, rows.scores.shape[1])
+        for c in range(cell, n_cells):
             right = slice(rows.starts[c], rows.starts[c + 1])
             step = max(NUMBERS // max(right.stop - right.start, 1), 1)
             for start in range(first, last, step):
                 block = slice(start, min(start + step, last))
-                distance = squared_distances(self.points[block], self.points[right]).sqrt_()
-                M = torch.exp2(offset - slope * distance).double()
+                squared = squared_distances(self.points[block], self.points[right])
+                M = torch.exp2(offset - slope * squared.sqrt_()).double()
                 out[c - cell, block.start - first : block.stop - first] = M @ rows.scores[right]
                 column[right] += rows.scores[block, 0] @ M
         return out
@@ -109,7 +103,7 @@ class Fused:
         """See `Plain`."""
         from evenout.gpu._triton_kernels import pair_products
 
-        n_cells, width = self.rows.n_cells - cell, self.high.shape[1]
+        n_cells, width = len(self.rows.starts) - 1 - cell, self.high.shape[1]
         slope, offset = exponent[0] / self.unit, exponent[1]
         product = self.halves.norm.new_empty(n_cells, last - first, width)
         few = width <= 32  # then, held to 168 registers, three programs share a multiprocessor
@@ -147,12 +141,9 @@ def measure_range(
     far = torch.topk(high, min(CANDIDATES, len(low))).indices
     bounds = torch.tensor(starts, device=rows.device)
     group = torch.searchsorted(bounds, torch.arange(len(rows), device=rows.device), right=True)
-
-    def squared(candidates: Tensor, same: float) -> Tensor:
-        distances = squared_distances(rows[candidates], rows)
-        return distances.masked_fill_(group[candidates, None] == group, same)
-
-    return float(squared(near, np.inf).min()) ** 0.5, float(squared(far, 0.0).max()) ** 0.5
+    to_near = squared_distances(rows[near], rows).masked_fill_(group[near, None] == group, np.inf)
+    to_far = squared_distances(rows[far], rows).masked_fill_(group[far, None] == group, 0.0)
+    return float(to_near.min()) ** 0.5, float(to_far.max()) ** 0.5
 
 
 def _extremes_of_all(points: Tensor, starts: list[int]) -> tuple[Tensor, Tensor]:
@@ -226,8 +217,7 @@ class ByLength:
         """
         own = self.length[self.starts[group] : self.starts[group + 1]].unflatten(0, (-1, TILE))
         shortest, longest = own[:, 0], own[:, -1]
-        begin, end = (self.bounds[at:, None] for at in (group + 1, group + 2))
-        begin = begin[:-1]
+        begin, end = self.bounds[group + 1 : -1, None], self.bounds[group + 2 :, None]
         shelf = SHELF * torch.arange(group + 1, self.n_groups, device=own.device)[:, None]
 
         def index_of(length: Tensor, *, right: bool = False) -> Tensor:
@@ -257,21 +247,18 @@ def pair_sums(
     real = torch.ones_like(order, dtype=torch.bool)
     real[1:] = order[1:] != order[:-1]
     scores = torch.cat([torch.ones_like(basis[:, :1]), basis], dim=1)[order] * real[:, None]
-    rows = PaddedRows(points[order], scores, starts, n_folds)
+    rows = PaddedRows(points[order], scores, starts)
     members = upload(groups, device)
     lo, hi = measure_range(points, members, n_groups, fused=fused)
-    if scale != "minmax":
-        slope, offset = _exponent(0.0, max(scale / unit, 1e-30))
-    else:
-        if hi > 0 and hi - lo <= _COARSE:
-            lo, hi = measure_range(points, members, n_groups, fused=False, dtype=torch.float64)
-        slope, offset = _exponent(lo, hi)
+    if scale == "minmax" and hi > 0 and hi - lo <= _COARSE:
+        lo, hi = measure_range(points, members, n_groups, fused=False, dtype=torch.float64)
+    slope, offset = _exponent(lo, hi) if scale == "minmax" else _exponent(0.0, max(scale / unit, 1e-30))
     wide = slope * (hi - lo) > OCTAVES and slope < STEEPEST
-    engine: Plain | Fused
-    if fused and (wide or slope.dtype != np.float64):
-        engine = Fused(rows, real, wide=bool(wide))
-    else:
-        engine = Plain(rows, torch.float64 if slope.dtype == np.float64 else torch.float32)
+    engine: Plain | Fused = (
+        Fused(rows, real, wide=bool(wide))
+        if fused and (wide or slope.dtype != np.float64)
+        else Plain(rows, torch.float64 if slope.dtype == np.float64 else torch.float32)
+    )
     # Similarities are computed in units of 2^-PEAK times the largest, and at the end in those that were asked for.
     peak = float(slope) * lo + PEAK
     factor = 2.0 ** (float(offset) - peak)
@@ -306,13 +293,14 @@ def _sum_cells(
     rows: PaddedRows, engine: Plain | Fused, n_groups: int, exponent: tuple[float, float]
 ) -> tuple[FloatArray, FloatArray]:
     """Form (N, K, K, w, w), not yet symmetric, and mass (N, K, K) of all pairs of groups."""
-    K, w = rows.n_folds, rows.scores.shape[1]
+    n_all, w = len(rows.starts) - 1, rows.scores.shape[1]  # cells, and scores
+    K = n_all // max(n_groups, 1)
     pairs = list(combinations(range(n_groups), 2))
     form, mass = np.zeros((len(pairs), K, K, w, w)), np.zeros((len(pairs), K, K))
     for p in range(n_groups - 1):
         columns = torch.zeros(K, rows.starts[-1], dtype=torch.float64, device=rows.scores.device)
         here, later = [pairs.index((p, q)) for q in range(p + 1, n_groups)], (p + 1) * K
-        n_cells = rows.n_cells - later
+        n_cells = n_all - later
         step = max(NUMBERS // (n_cells * 2 * w * engine.tile), 1) * engine.tile
         for f in range(K):
             # ``Z' diag(r) Z - 2 Z' M Z_c`` (cells, w, w) and ``sum r`` (cells,), with each cell c of later groups.
@@ -324,7 +312,7 @@ def _sum_cells(
                 left += z.T @ (product[..., :1] * z - 2 * product)
                 total += product[..., 0] @ z[:, 0]
             form[here, f], mass[here, f] = left.cpu().numpy().reshape(-1, K, w, w), total.cpu().numpy().reshape(-1, K)
-        for c in range(later, rows.n_cells):
+        for c in range(later, n_all):
             right = slice(rows.starts[c], rows.starts[c + 1])
             z = rows.scores[right]
             form[here[c // K - p - 1], :, c % K] += (z.T @ (columns[:, right, None] * z)).cpu().numpy()

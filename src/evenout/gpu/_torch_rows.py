@@ -75,7 +75,7 @@ def order_by_cell(cells: Tensor, n_cells: int, tile: int) -> tuple[Tensor, list[
     starts = torch.cat([padded.new_zeros(1), padded.cumsum(0)])
     cell = torch.repeat_interleave(torch.arange(n_cells, device=cells.device), padded)
     inside = torch.arange(len(cell), device=cells.device) - starts[cell]
-    return order[ends[cell] + torch.minimum(inside, sizes[cell] - 1)], starts.tolist()
+    return order[ends[cell] + inside.minimum(sizes[cell] - 1)], starts.tolist()
 
 
 def squared_distances(a: Tensor, b: Tensor) -> Tensor:
