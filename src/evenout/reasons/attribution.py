@@ -28,6 +28,7 @@ named them first more often than the middle of all rows, or the loss of a featur
 
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from itertools import accumulate, pairwise
 from math import comb
 from typing import Any
 
@@ -164,13 +165,14 @@ class Crowd:
         from evenout.reasons._reason_kernels import walk_crowd
 
         orders, model, turn = mixtures.orders, self.model, self._turn
-        ends = np.array(turned(mixtures.X, turn, 1))
         start = np.ascontiguousarray(mixtures.typical if turn is None else mixtures.typical @ turn)
-        change, itself = mixtures.X - mixtures.typical, find_rows(ends, model.locations)
-        way = (start, change, mixtures.player, self._each, self._products, itself, orders.steps, orders.p)
-        known = (model.locations, model.counts, model.k_distance, model.density, model.lof, model.knn)
-        raw = np.empty((len(change), len(orders.taken), model.width))
-        walk_crowd(*way, *known, int(max([*model.lof, *model.knn])), 0.0 if turn is None else GRID, raw)
+        itself = find_rows(np.array(turned(mixtures.X, turn, 1)), model.locations)
+        raw = np.empty((len(start), len(orders.taken), model.width))
+        walk_crowd(
+            start, mixtures.X - mixtures.typical, mixtures.player, self._each, self._products, itself, orders.steps,
+            orders.p, model.locations, model.counts, model.k_distance, model.density, model.lof, model.knn,
+            int(max([*model.lof, *model.knn])), 0.0 if turn is None else GRID, raw,
+        )  # fmt: skip
         if not isinstance(self.part, Nearness):
             return raw
         return mixtures.joined(self.part.logarithms(raw.reshape(-1, self.part.width)))
@@ -185,11 +187,10 @@ def mixed_scores(part: Any, mixtures: Mixtures, crowd: Crowd | None) -> FloatArr
         return crowd.scores(mixtures)
     if isinstance(part, Forest):
         return _forest_scores(part, mixtures)
-    beside = {}
     if isinstance(part, GroupAware):
-        groups = np.asarray(mixtures.groups, dtype=object)
-        beside = {"sensitive_features": np.repeat(groups, len(mixtures.orders.taken), axis=0)}
-    return mixtures.joined(part.score(mixtures.rows(), **beside))
+        groups = np.repeat(np.asarray(mixtures.groups, dtype=object), len(mixtures.orders.taken), axis=0)
+        return mixtures.joined(part.score(mixtures.rows(), sensitive_features=groups))
+    return mixtures.joined(part.score(mixtures.rows()))
 
 
 def _forest_scores(part: Forest, mixtures: Mixtures) -> FloatArray:
@@ -198,8 +199,10 @@ def _forest_scores(part: Forest, mixtures: Mixtures) -> FloatArray:
     taken = np.ascontiguousarray(mixtures.orders.taken.T)
     total = np.empty((len(mixtures.X), taken.shape[1], part.width))
     rows, typical = (np.ascontiguousarray(each, dtype=np.float32) for each in (mixtures.X, mixtures.typical))
-    trees = (part.feature, part.threshold, part.child, part.length, part.root, part.depth, part.sizes)
-    walk_trees(rows, typical, mixtures.player, taken, *trees, total)
+    walk_trees(
+        rows, typical, mixtures.player, taken, part.feature, part.threshold, part.child, part.length, part.root,
+        part.depth, part.sizes, total,
+    )  # fmt: skip
     expected = part.sizes * average_path_length(np.array([part.max_samples]))
     return 2 ** -(total / expected) if expected.all() else np.full(total.shape, 0.5)
 
@@ -294,33 +297,32 @@ class Attribution:
         if any(isinstance(part, GroupAware) for part in result.pool.parts) and sensitive_features is not None:
             groups = np.asarray(sensitive_features, dtype=object)
             typical = np.ascontiguousarray(np.broadcast_to(typical, X.shape))
-        ends = []  # raw scores, and behind them 1 for each group, as if rows told nothing of theirs
-        for rows in (typical, X):
-            raw = result.pool.score(rows, n_threads=n_threads, sensitive_features=groups)
-            ends.append(np.column_stack([raw, np.ones((len(raw), result.width - result.n_detectors))]))
-        ends[0], typical = (np.broadcast_to(one, many.shape) for one, many in ((ends[0], ends[1]), (typical, X)))
-        width = self.orders.p * CROWD + len(self.orders.taken) * ends[1].shape[1]
-
-        def split(rows: slice) -> tuple[FloatArray, FloatArray]:
-            members = None if groups is None else groups[rows]
-            return self._block(X[rows], typical[rows], ends[0][rows], ends[1][rows], members)
-
-        blocks = map_blocks(split, len(X), max(1, _NUMBERS // width), n_threads)
+        n, model = result.n_detectors, result.resemblance
+        raw = [result.pool.score(rows, n_threads=n_threads, sensitive_features=groups) for rows in (typical, X)]
+        # Behind raw scores there is 1 for each group, as if rows told nothing of theirs.
+        first, last = (np.column_stack([each, np.ones((len(each), result.width - n))]) for each in raw)
+        first, typical = np.broadcast_to(first, last.shape), np.broadcast_to(typical, X.shape)
+        width = self.orders.p * CROWD + len(self.orders.taken) * last.shape[1]
+        blocks = map_blocks(
+            lambda rows: self._block(
+                X[rows], typical[rows], first[rows], last[rows], None if groups is None else groups[rows]
+            ),
+            len(X), max(1, _NUMBERS // width), n_threads,
+        )  # fmt: skip
         acts = self._acts(X, typical)[:, :, None]  # what does not act has no part, not even by rounding
         parts, error = (np.where(acts, np.concatenate(each), 0.0) for each in zip(*blocks, strict=True))
-        scores, usual = self._scores(ends[1]), self._scores(ends[0])
-        model = result.resemblance
+        scores, usual = self._scores(last), self._scores(first)
         if model is None:
             return Parts(scores, usual, parts, error)
-        n, weights, likeness = result.n_detectors, self.result.mixture.weights, model.of(X)
-        both = self._scores(np.column_stack([ends[1][:, :n], likeness]))
-        last = (both - scores)[:, None, :]
+        weights, likeness = self.result.mixture.weights, model.of(X)
+        both = self._scores(np.column_stack([last[:, :n], likeness]))
+        got = (both - scores)[:, None, :]
         added = -model.levelled(-weights[n:]) * (likeness - 1.0)
-        towards = np.sign(last[:, :, 1]) * added
+        towards = np.sign(got[:, :, 1]) * added
         alike = np.where(likeness >= 1.0, towards, -np.inf)  # groups that a row does resemble come first
         most = np.where(alike.max(axis=1) > 0.0, alike.argmax(axis=1), towards.argmax(axis=1))
         resembling = Resembling(tuple(self.result.known), likeness, added, self._resembling(X, weights[n:]), most)
-        return Parts(both, usual, np.append(parts, last, axis=1), np.append(error, 0.0 * last, axis=1), resembling)
+        return Parts(both, usual, np.append(parts, got, axis=1), np.append(error, 0.0 * got, axis=1), resembling)
 
     def _acts(self, X: FloatArray, typical: FloatArray) -> BoolArray:
         """Whether a part of the pool can see that a feature differs from its typical value, shape (m, p)."""
@@ -435,12 +437,10 @@ class Attribution:
     @cached_property
     def columns(self) -> dict[int, slice]:
         """The columns of each part of the pool."""
-        columns, first, pool = {}, 0, self.result.scores.pool
-        for place, part in enumerate(pool.parts):
-            names = getattr(part, "width", None) or len(getattr(part, "names", " "))
-            last = len(pool.names) if place == len(pool.parts) - 1 else first + names
-            columns[place], first = slice(first, last), last
-        return columns
+        pool = self.result.scores.pool
+        widths = [getattr(part, "width", None) or len(getattr(part, "names", " ")) for part in pool.parts[:-1]]
+        ends = [0, *accumulate(widths), len(pool.names)]
+        return {place: slice(*between) for place, between in enumerate(pairwise(ends))}
 
     @cached_property
     def _crowds(self) -> dict[int, Crowd]:

@@ -69,9 +69,17 @@ def explain(
         X, table = model[:-1].transform(X), None
     if table is not None:
         X, frame = table.transform(X), X
-    encoded: dict[str, Any] = {"table": table, "frame": frame, "names": names}
-    beside = {"baseline": baseline, "sensitive_features": sensitive_features, "rows": rows}
-    return explain_rows(ensemble, X, n_reasons, **encoded, **beside)
+    return explain_rows(
+        ensemble,
+        X,
+        n_reasons,
+        baseline=baseline,
+        table=table,
+        frame=frame,
+        sensitive_features=sensitive_features,
+        rows=rows,
+        names=names,
+    )
 
 
 def explain_rows(
@@ -99,12 +107,11 @@ def explain_rows(
     named = column_names(X) if names is None else list(names)
     features = Features.of_rows(named, array.shape[1]) if table is None else Features.of_table(table)
     given = X if frame is None else frame
-    indexed = hasattr(given, "index") and hasattr(given, "columns")
     similar = similar_rows(background, array) if baseline == "alike" else None
     typical = background.typical[None] if similar is None else typical_rows(background, similar)
-    split = Attribution(result, features.player, draw_orders(len(features.names)))
-    threads = effective_n_jobs(ensemble.n_jobs)
-    parts = split.split(array, typical, sensitive_features=sensitive_features, n_threads=threads)
+    parts = Attribution(result, features.player, draw_orders(len(features.names))).split(
+        array, typical, sensitive_features=sensitive_features, n_threads=effective_n_jobs(ensemble.n_jobs)
+    )
     values = features.shown(array, frame)
     if parts.resembling is not None:
         likeness = np.take_along_axis(parts.resembling.likeness, parts.resembling.most[:, None], axis=1)
@@ -115,7 +122,7 @@ def explain_rows(
         rows=array,
         beside=np.broadcast_to(typical, array.shape),
         values=values,
-        index=given.index if indexed else pd.RangeIndex(len(array)),
+        index=given.index if hasattr(given, "index") and hasattr(given, "columns") else pd.RangeIndex(len(array)),
         n_reasons=min(int(n_reasons), parts.parts.shape[1]),
         baseline=baseline,
         base_line=result.base_threshold,
@@ -167,8 +174,8 @@ def explain_collection(
 def _frame_of(
     ensemble: Any, n_reasons: int, settings: dict[str, Any], X: Any, sensitive_features: Any = None
 ) -> pd.DataFrame:
-    frame = ensemble.explain(X, n_reasons, sensitive_features=sensitive_features, **settings).to_frame()
-    return frame.astype({"value": float})
+    explanation = ensemble.explain(X, n_reasons, sensitive_features=sensitive_features, **settings)
+    return explanation.to_frame().astype({"value": float})
 
 
 def explain_partitions(
@@ -202,7 +209,7 @@ def _explain_part(
         return 0
     names = getattr(ensemble, "feature_names_in_", None)
     X = rows.X if names is None else pd.DataFrame(rows.X, columns=names)
-    groups = rows.labels() if rows.names else None
+    groups = rows.labels() if rows.groups.labels else None
     reasons = reason_columns(ensemble, X, n_reasons, table=table, sensitive_features=groups, everybody=everybody)
     kept = (reasons["change"] != "not flagged") | everybody
     reasons.insert(0, "row", part.first_row + np.arange(len(reasons)))
