@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, pairwise, product
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -77,13 +77,16 @@ class ColumnTally:
         fractions = column.dtype.kind == "f" and bool((values != np.floor(values)).any())
         unnamed = number or (fractions and len(few) > MANY)
         names = frozenset() if unnamed else frozenset(coded(column)[1])
-        texts = bool(names) and not plain and not number
-        return cls(names, QuantileSketch.of(values, _EXACT), few, fractions, texts)
+        return cls(names, QuantileSketch.of(values, _EXACT), few, fractions, texts=bool(names) and not plain)
 
     def __add__(self, other: "ColumnTally") -> "ColumnTally":
-        few = tuple(sorted({*self.few, *other.few})[: MANY + 1])
-        fractions, texts = self.fractions or other.fractions, self.texts or other.texts
-        return ColumnTally(self.names | other.names, self.numbers + other.numbers, few, fractions, texts)
+        return ColumnTally(
+            self.names | other.names,
+            self.numbers + other.numbers,
+            tuple(sorted({*self.few, *other.few})[: MANY + 1]),
+            self.fractions or other.fractions,
+            self.texts or other.texts,
+        )
 
     @property
     def many(self) -> bool:
@@ -98,12 +101,14 @@ class ColumnTally:
 
 def warn_whole_numbers(name: str, *, text: bool = False) -> None:
     """Warn that each of many whole numbers in a column is a group, and offer both ways; ``text`` is one already."""
-    template = (
-        "{@sensitive_features} has more than {n} whole numbers in column {name!r}, and each is a group of its own; "
-        "set {continuous=} to compare along the number{otherwise}"
-    )
-    otherwise = "" if text else ", or give the column as text if each number is meant as a group"
-    warn(ContinuousWarning(template, n=MANY, name=name, continuous=(name,), otherwise=otherwise))
+    warn(
+        ContinuousWarning(
+            "{@sensitive_features} has more than {n} whole numbers in column {name!r}, and each is a group of its own; "
+            "set {continuous=} to compare along the number{otherwise}",
+            n=MANY, name=name, continuous=(name,),
+            otherwise="" if text else ", or give the column as text if each number is meant as a group",
+        )
+    )  # fmt: skip
 
 
 Columns: TypeAlias = tuple[tuple[str, ColumnTally], ...]  # by name; names need not be distinct
@@ -111,8 +116,7 @@ Columns: TypeAlias = tuple[tuple[str, ColumnTally], ...]  # by name; names need 
 
 def tally_columns(columns: Iterable[Any], continuous: Collection[str] = ()) -> Columns:
     """Summarise pandas series; those named in ``continuous`` must hold numbers."""
-    named = [(str(column.name), column) for column in columns]
-    return tuple((name, ColumnTally.of(column, number=name in continuous)) for name, column in named)
+    return tuple((str(each.name), ColumnTally.of(each, number=str(each.name) in continuous)) for each in columns)
 
 
 @dataclass(frozen=True)
@@ -127,17 +131,19 @@ class Attribute:
     @classmethod
     def learn(cls, name: str, tally: ColumnTally, rules: Groups) -> "Attribute":
         """Take a column as bands of a number, as asked or because of its many fractions, or as groups by value."""
-        asked = name in rules.continuous
-        if tally.continuous and not asked:
-            template = (
-                "{@sensitive_features} has more than {n} values with fractions in column {name!r}: it is taken as "
-                "a continuous attribute, in {n_bands} bands; name it in {@continuous}, or give groups of your own"
-            )
-            warn(ContinuousWarning(template, n=MANY, name=name, n_bands=rules.bands))
-        elif tally.many and not asked:
-            warn_whole_numbers(name)
-        if asked or tally.continuous:
+        if name in rules.continuous:
             return cls.of_bands(name, tally.numbers, rules.bands)
+        if tally.continuous:
+            warn(
+                ContinuousWarning(
+                    "{@sensitive_features} has more than {n} values with fractions in column {name!r}: it is taken as "
+                    "a continuous attribute, in {n_bands} bands; name it in {@continuous}, or give groups of your own",
+                    n=MANY, name=name, n_bands=rules.bands,
+                )
+            )  # fmt: skip
+            return cls.of_bands(name, tally.numbers, rules.bands)
+        if tally.many:
+            warn_whole_numbers(name)
         return cls(name, tuple(sorted(tally.names)))
 
     @classmethod
@@ -203,8 +209,8 @@ class Cut:
         few = np.array(tally.few)
         if len(few) <= CUTS:
             return cls(name, edges=(few[1:] + few[:-1]) / 2)
-        shares = np.arange(1, CUTS) / CUTS
-        return cls(name, edges=np.unique([tally.numbers.quantile(share) for share in shares]), coarse=True)
+        edges = np.unique([tally.numbers.quantile(share) for share in np.arange(1, CUTS) / CUTS])
+        return cls(name, edges=edges, coarse=True)
 
     @property
     def part_names(self) -> list[str]:
@@ -272,12 +278,6 @@ class Coder:
         return np.column_stack(parts)
 
     @property
-    def width(self) -> int:
-        """Number of columns that `encode` returns."""
-        first = self.attributes[0]
-        return (len(first.values) if first.probable else len(self.attributes)) + len(self.cuts) + self.labelled
-
-    @property
     def n_strata(self) -> int:
         """Number of strata, all cuts crossed."""
         return int(np.prod([len(cut.part_names) for cut in self.cuts], initial=1))
@@ -295,7 +295,7 @@ class Coder:
     def strata_and_labels(self, numbers: FloatArray) -> tuple[IntArray, IntArray]:
         """The stratum of each row, and 1 for a known outlier, 0 for a known inlier; -1 for none, shapes (n,)."""
         strata, none = np.zeros(len(numbers), dtype=np.intp), np.full(len(numbers), -1, dtype=np.intp)
-        parts = _whole(numbers[:, self.width - len(self.cuts) - self.labelled :]).T
+        parts = _whole(numbers[:, numbers.shape[1] - len(self.cuts) - self.labelled :]).T
         for cut, part in zip(self.cuts, parts, strict=False):  # labels may follow
             strata = np.where((strata >= 0) & (part >= 0), strata * len(cut.part_names) + part, -1)
         return strata, parts[-1] if self.labelled else none
@@ -457,7 +457,8 @@ def count_rows(coder: Coder, numbers: FloatArray) -> Tally:
     return total
 
 
-class Coded(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Coded:
     """The coder of some rows, their columns as numbers, and their protected columns with bands by name."""
 
     coder: Coder
@@ -465,13 +466,11 @@ class Coded(NamedTuple):
     sensitive: Any
 
 
-class Crossed(NamedTuple):
-    """Rows by hard, crossed groups, and the fields of `Coded`."""
+@dataclass(frozen=True, eq=False)
+class Crossed(Coded):
+    """The same rows, by hard, crossed groups too."""
 
     groups: Codes
-    sensitive: Any
-    coder: Coder
-    numbers: FloatArray
 
 
 def read_crossed(sensitive: Any, rules: Groups, n_rows: int, **columns: Any) -> Crossed:
@@ -479,14 +478,15 @@ def read_crossed(sensitive: Any, rules: Groups, n_rows: int, **columns: Any) -> 
 
     The parameters are those of `read_coded`.
     """
-    coder, numbers, hard = read_coded(sensitive, rules, n_rows, **columns)
-    first = coder.attributes[0]
-    if not first.probable:
-        return Crossed(read_groups(hard, n_rows, of_crossings(rules, coder)), hard, coder, numbers)
-    # The sizes of probable groups do not follow from the likeliest group of each row, so none is too small here.
-    groups = Codes(first.hard(numbers[:, : len(first.values)]), first.values)
-    refuse_unknown(groups.codes, rules)
-    return Crossed(groups, hard, coder, numbers)
+    rows = read_coded(sensitive, rules, n_rows, **columns)
+    first = rows.coder.attributes[0]
+    if first.probable:
+        # Sizes of probable groups do not follow from the likeliest group of each row, so none is too small here.
+        groups = Codes(first.hard(rows.numbers[:, : len(first.values)]), first.values)
+        refuse_unknown(groups.codes, rules)
+    else:
+        groups = read_groups(rows.sensitive, n_rows, of_crossings(rules, rows.coder))
+    return Crossed(**vars(rows), groups=groups)
 
 
 def of_crossings(rules: Groups, coder: Coder) -> Groups:
@@ -538,8 +538,12 @@ def _warn_many_crossed(attributes: Sequence[Attribute], n: int) -> None:
     """Say how attributes are compared one by one where crossing them makes very many groups."""
     many = any(len(attribute.values) > MANY for attribute in attributes)  # which has led to a warning already
     if len(attributes) > 1 and n > MOST_CROSSED and not many:
-        template = "{columns} make {n} groups where they are crossed; set {cross=False} to compare each by itself"
-        warn(SmallGroupWarning(template, columns=_listed(attribute.name for attribute in attributes), n=n))
+        warn(
+            SmallGroupWarning(
+                "{columns} make {n} groups where they are crossed; set {cross=False} to compare each by itself",
+                columns=_listed(attribute.name for attribute in attributes), n=n,
+            )
+        )  # fmt: skip
 
 
 def _warn_indicators(columns: Sequence[Any]) -> None:
@@ -551,11 +555,13 @@ def _warn_indicators(columns: Sequence[Any]) -> None:
         families.setdefault(_LAST_MARK.split(str(column.name))[0], []).append(column)
     for family in families.values():
         if len(family) >= 3 and (sum(column.astype(str).isin(ones).astype(int) for column in family) == 1).all():
-            template = (
-                "each row has a 1 in exactly one of {columns}: they look like one attribute, but are crossed as {n}; "
-                "make one column of them, such as frame[[...]].idxmax(axis=1), to compare its values"
-            )
-            warn(AttributeWarning(template, columns=_listed(column.name for column in family), n=len(family)))
+            warn(
+                AttributeWarning(
+                    "each row has a 1 in exactly one of {columns}: they look like one attribute, but are crossed as "
+                    "{n}; make one column of them, such as frame[[...]].idxmax(axis=1), to compare its values",
+                    columns=_listed(column.name for column in family), n=len(family),
+                )
+            )  # fmt: skip
             return
 
 
@@ -605,8 +611,7 @@ def _crossing(coder: Coder, tally: Tally, indices: tuple[int, ...], rules: Group
     labels, codes, left_out = settle({name: max(int(n + 1e-6), 1) for name, n in counts.items() if n > 0}, rules)
     warn_left_out(left_out, len(labels), rules.min_size)
     _warn_many_crossed(attributes, len(labels) + len(left_out))
-    kept = sorted((key, codes[name]) for key, name in keys.items() if name in codes)
-    rising, of_keys = np.array(kept, dtype=np.intp).T
+    rising, of_keys = np.array(sorted((key, codes[name]) for key, name in keys.items() if name in codes)).T
     return CrossedAttributes(indices, labels, rising, of_keys, sizes, left_out)
 
 
@@ -631,13 +636,12 @@ def _compared(
             few = {crossing.labels[code]: int(n) for (_, code), n in sizes.items() if n < least}
             warn_left_out(few, len(crossing.labels), least, f"known {kind}")
         total = sum(sum(groups.values()) for groups in kept.values())
+        by_size, of = any(each.knots is not None for each in attributes), " & ".join(each.name for each in attributes)
         for stratum, groups in kept.items():
-            members = tuple(range(len(columns), len(columns) + len(groups)))
+            members, weight = range(len(columns), len(columns) + len(groups)), sum(groups.values()) / total
+            blocks.append(Block(tuple(members), weight / len(crossings), by_size, kind, of))
             columns += [GroupColumn(kind, c, stratum, code) for code in groups]
             counts += groups.values()
-            weight = sum(groups.values()) / total / len(crossings)
-            by_size = any(attribute.knots is not None for attribute in attributes)
-            blocks.append(Block(members, weight, by_size, kind, " & ".join(each.name for each in attributes)))
     _check_strata(coder, {block.among for block in blocks}, among, left_out, least)
     return columns, blocks, counts
 
@@ -660,11 +664,13 @@ def _check_strata(
     for kind in among:
         rows = "rows" if kind == "all" else f"known {kind}"
         if kind in compared and coder.cuts and left_out[kind]:
-            template = (
-                "{n} strata of {@given} have no two groups of {least} {rows}: they are left out of the "
-                "comparison. Give fewer or coarser columns, or lower {@min_size}, to compare within them."
-            )
-            warn(SmallGroupWarning(template, n=left_out[kind], rows=rows, least=least))
+            warn(
+                SmallGroupWarning(
+                    "{n} strata of {@given} have no two groups of {least} {rows}: they are left out of the "
+                    "comparison. Give fewer or coarser columns, or lower {@min_size}, to compare within them.",
+                    n=left_out[kind], rows=rows, least=least,
+                )
+            )  # fmt: skip
         if kind not in compared and (kind != "all" or coder.cuts):
             rows += f" in any of {coder.n_strata} strata" if coder.cuts else ""
             raise InputError(

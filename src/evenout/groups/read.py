@@ -45,6 +45,10 @@ class Codes:
         """Rows in each group, shape (G,)."""
         return np.bincount(self.codes[self.codes >= 0], minlength=len(self.labels))
 
+    def recoded(self, code_of: Mapping[str, int]) -> IntArray:
+        """The code of each row's group by other codes of their names, shape (n,); -1 for a name without one."""
+        return np.array([*(code_of.get(name, -1) for name in self.labels), -1], dtype=np.intp)[self.codes]
+
 
 class KeptGroups(NamedTuple):
     """Names of the groups that are compared, the code of each name that occurs (-1: left out), and those left out."""
@@ -122,8 +126,7 @@ def read_groups(sensitive_features: Any, n_rows: int, rules: Groups = STRICT, *,
     every = label_rows(sensitive_features, n_rows, rows=rows, unknown="ignore")
     refuse_unknown(every.codes, rules)
     labels, code_of, left_out = settle(dict(zip(every.labels, every.counts.tolist(), strict=True)), rules)
-    codes = np.array([*(code_of[name] for name in every.labels), -1], dtype=np.intp)  # the last one is for unknown, -1
-    return Codes(codes[every.codes], labels, left_out)
+    return Codes(every.recoded(code_of), labels, left_out)
 
 
 def refuse_unknown(
@@ -141,18 +144,16 @@ def refuse_unknown(
 
 def warn_left_out(left_out: Mapping[str, int], n_compared: int, min_size: int, unit: str = "rows") -> None:
     """Name the groups that are too small to be measured; say so if too few are left to compare."""
-    if not left_out:
-        return
-    rest = (
-        "their rows are scored, but not compared"
-        if n_compared >= 2
-        else "fewer than two groups are left to compare, so nothing is evened out"
-    )
-    template = (
-        "groups of fewer than {least} {unit} are left out: {named}; {rest}. "
-        "Lower {@min_size}, or set {small='merge'}, to measure them."
-    )
-    warn(SmallGroupWarning(template, least=min_size, unit=unit, named=with_sizes(left_out, 4), rest=rest))
+    if left_out:
+        compared = "their rows are scored, but not compared"
+        alone = "fewer than two groups are left to compare, so nothing is evened out"
+        warn(
+            SmallGroupWarning(
+                "groups of fewer than {least} {unit} are left out: {named}; {rest}. "
+                "Lower {@min_size}, or set {small='merge'}, to measure them.",
+                least=min_size, unit=unit, named=with_sizes(left_out, 4), rest=compared if n_compared >= 2 else alone,
+            )
+        )  # fmt: skip
 
 
 def label_rows(sensitive_features: Any, n_rows: int, *, rows: Any = None, unknown: str = "error") -> Codes:
@@ -204,8 +205,7 @@ def match_groups(
             "rows of all groups",
             named=", ".join(map(repr, [*others][:10])), known=", ".join(map(repr, labels[:10])),
         )  # fmt: skip
-    codes = np.array([*(code_of.get(name, -1) for name in groups.labels), -1], dtype=np.intp)[groups.codes]
-    return Codes(codes, tuple(labels), others)
+    return Codes(groups.recoded(code_of), tuple(labels), others)
 
 
 def protected_columns(

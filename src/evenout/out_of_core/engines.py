@@ -6,7 +6,7 @@ algorithms in `survey` and `evenout.fitting.passes` need no more than that: they
 
 import tempfile
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
@@ -20,10 +20,10 @@ import scipy.sparse
 from sklearn.utils.validation import check_array
 
 from evenout.core.parallel import one_blas_thread
-from evenout.core.types import FloatArray, IntArray
+from evenout.core.types import FloatArray
 from evenout.exceptions import InputError
 from evenout.groups.model import Attribute, Coder
-from evenout.groups.read import GroupProbabilities, label_rows
+from evenout.groups.read import Codes, GroupProbabilities, label_rows
 from evenout.tables.rows import plain_rows, read_outcomes, read_propensity, refuse_huge
 
 T = TypeVar("T")
@@ -121,8 +121,9 @@ class Partition:
         except ValueError as error:
             first = self.first_row + counted_from
             rows = f" (rows from {first} to {first + n_rows - 1}, here counted from {counted_from})"
-            where = self.source + (rows if self.first_row else "")
-            raise InputError("{where}: {error}", where=where, error=error) from None
+            raise InputError(
+                "{where}: {error}", where=self.source + (rows if self.first_row else ""), error=error
+            ) from None
 
 
 class Chunk(NamedTuple):
@@ -142,19 +143,14 @@ class PartitionRows:
     """The cleaned rows of one partition."""
 
     X: FloatArray  # (m, d)
-    names: tuple[str, ...]  # the groups that occur here
-    index: IntArray  # (m,): which of ``names`` each row belongs to; -1 where the group is unknown
+    groups: Codes  # those that occur here
     chunk: Chunk
     # (m, columns): protected columns, strata and labels as numbers, by a `Coder`; no column without one
     numbers: FloatArray
 
-    def codes(self, known: Mapping[str, int]) -> IntArray:
-        """The code of each row's group among the known ones, shape (m,); -1 for any other."""
-        return np.array([*(known.get(name, -1) for name in self.names), -1], dtype=np.intp)[self.index]
-
     def labels(self) -> Any:
         """The name of each row's group, or None, as an array of objects of shape (m,)."""
-        return np.array([*self.names, None], dtype=object)[self.index]
+        return np.array([*self.groups.labels, None], dtype=object)[self.groups.codes]
 
     def known(self) -> FloatArray:
         """The label of each row and the chance with which it became known, NaN where there is none, shape (m, 2)."""
@@ -172,17 +168,16 @@ def read_rows(part: Partition, coder: Coder | None = None) -> PartitionRows:
             chunk = chunk._replace(labels=read_outcomes(chunk.labels, n))
         if chunk.propensity is not None:
             chunk = chunk._replace(propensity=read_propensity(chunk.propensity, n))
-        numbers = np.empty((n, 0 if coder is None else coder.width))
-        if sensitive is None or not n:
-            return PartitionRows(features, (), np.full(n, -1), chunk, numbers)
+        numbers, groups = np.empty((n, 0)), Codes(np.full(n, -1), ())
         if coder is not None:
             numbers = coder.encode(sensitive, chunk.given, chunk.labels, n)
             sensitive = coder.hardened(sensitive, numbers)
         elif isinstance(sensitive, GroupProbabilities):
             likeliest = Coder((Attribute("group", sensitive.names, probable=True),))
             sensitive = likeliest.hardened(sensitive, sensitive.values)
-        groups = label_rows(sensitive, n, rows=X, unknown="ignore")
-        return PartitionRows(features, groups.labels, groups.codes, chunk, numbers)
+        if sensitive is not None:
+            groups = label_rows(sensitive, n, rows=X, unknown="ignore")
+        return PartitionRows(features, groups, chunk, numbers)
 
 
 def _features(X: Any) -> FloatArray:

@@ -99,9 +99,9 @@ def learn_units(engine: Engine, ranges: Ranges, *, exact: bool) -> Units:
 def content_numbers(rows: PartitionRows, seed: int, units: Units | None) -> Numbers:
     """One number per row from its features, its group's name, its other columns and the seed, shape (m,)."""
     X = rows.X if units is None else units.apply(rows.X)
-    names = np.array([*(zlib.crc32(name.encode()) for name in rows.names), -1.0])
+    names = np.array([*(zlib.crc32(name.encode()) for name in rows.groups.labels), -1.0])
     missing = np.finfo(float).min  # as a number of its own
-    return row_numbers(np.column_stack([X, names[rows.index], np.nan_to_num(rows.numbers, nan=missing)]), seed)
+    return row_numbers(np.column_stack([X, names[rows.groups.codes], np.nan_to_num(rows.numbers, nan=missing)]), seed)
 
 
 def _joined(one: Columns, two: Columns) -> Columns:
@@ -116,14 +116,13 @@ def _survey_part(
 ) -> Survey:
     """Count the groups of a partition, or refuse rows without one; the first survey tallies its columns as well."""
     rows = read_rows(part, coder)
-    n, chunk = len(rows.X), rows.chunk
+    n, chunk, groups = len(rows.X), rows.chunk, rows.groups
     with part.located(n):
-        refuse_unknown(rows.index, rules)
-    counts = np.bincount(rows.index[rows.index >= 0], minlength=len(rows.names))
+        refuse_unknown(groups.codes, rules)
     numbers = np.empty(0, dtype=np.uint64) if reference_size is None else content_numbers(rows, seed, units)
     survey = Survey(
-        tally=Counter(dict(zip(rows.names, counts.tolist(), strict=True))),
-        unknown=n - int(counts.sum()),
+        tally=Counter(dict(zip(groups.labels, groups.counts.tolist(), strict=True))),
+        unknown=int((groups.codes < 0).sum()),
         frequent=FrequentValues.of(numbers, reference_size or 0),
         known=None if chunk.labels is None else int((chunk.labels >= 0).sum()),
         combined=Counter() if coder is None else count_rows(coder, rows.numbers),
@@ -180,8 +179,8 @@ def settle_groups(survey: Survey, rules: Groups, *, quiet: bool = False) -> tupl
 
     Returns the groups and the rows of each, shape (G + 1,); the last entry counts rows of no group that is compared.
     """
-    groups = KeptGroups(survey.probable, {name: code for code, name in enumerate(survey.probable)}, {})
-    groups = groups if survey.probable else settle(survey.tally, rules)
+    probable = KeptGroups(survey.probable, {name: code for code, name in enumerate(survey.probable)}, {})
+    groups = probable if survey.probable else settle(survey.tally, rules)
     counts = np.zeros(len(groups.labels) + 1, dtype=np.intp)
     np.add.at(counts, [groups.code_of[name] for name in survey.tally], [*survey.tally.values()])
     counts[-1] += survey.unknown
@@ -249,7 +248,7 @@ def _draw_part(
     units: Units | None,
 ) -> DrawnRows:
     rows = read_rows(part, coder)
-    codes, numbers = rows.codes(known), content_numbers(rows, seed, units)
+    codes, numbers = rows.groups.recoded(known), content_numbers(rows, seed, units)
     repeated = np.isin(numbers, often) & (rates[codes] < 1)
     chosen = repeated | (numbers / _UNIT < rates[codes]) | (rates[codes] >= 1)
     counts = np.ones(len(codes), dtype=np.intp)
