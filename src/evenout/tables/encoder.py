@@ -140,8 +140,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
     def unknown_values(self, X: pd.DataFrame) -> dict[str, dict[str, int]]:
         """Text that the training table did not have: by column, how many rows of ``X`` hold each value."""
-        texts = [column for column in self.columns_ if isinstance(column, Categories)]
-        unknown = {column.name: column.unknown(X[column.name]) for column in texts}
+        unknown = {each.name: each.unknown(X[each.name]) for each in self.columns_ if isinstance(each, Categories)}
         return {name: counts for name, counts in unknown.items() if counts}
 
     @property
@@ -162,8 +161,10 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     @property
     def encoded_columns(self) -> list[Numbers | Dates | Categories]:
         """The columns in the order of the features: numbers and dates first, then text."""
-        used = [column for column in self.columns_ if not isinstance(column, DroppedColumn)]
-        return sorted(used, key=lambda column: isinstance(column, Categories))
+        return [
+            *(column for column in self.columns_ if isinstance(column, Numbers | Dates)),
+            *(column for column in self.columns_ if isinstance(column, Categories)),
+        ]
 
     def _store(self, columns: Sequence[Column]) -> Self:
         if all(isinstance(column, DroppedColumn) for column in columns):
