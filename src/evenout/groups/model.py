@@ -75,8 +75,7 @@ class ColumnTally:
         values = values[np.isfinite(values)]
         few = tuple(np.unique(values)[: MANY + 1].tolist())
         fractions = column.dtype.kind == "f" and bool((values != np.floor(values)).any())
-        unnamed = number or (fractions and len(few) > MANY)
-        names = frozenset() if unnamed else frozenset(coded(column)[1])
+        names = frozenset[str]() if number or (fractions and len(few) > MANY) else frozenset(coded(column)[1])
         return cls(names, QuantileSketch.of(values, _EXACT), few, fractions, texts=bool(names) and not plain)
 
     def __add__(self, other: "ColumnTally") -> "ColumnTally":
@@ -131,9 +130,8 @@ class Attribute:
     @classmethod
     def learn(cls, name: str, tally: ColumnTally, rules: Groups) -> "Attribute":
         """Take a column as bands of a number, as asked or because of its many fractions, or as groups by value."""
-        if name in rules.continuous:
-            return cls.of_bands(name, tally.numbers, rules.bands)
-        if tally.continuous:
+        asked = name in rules.continuous
+        if tally.continuous and not asked:
             warn(
                 ContinuousWarning(
                     "{@sensitive_features} has more than {n} values with fractions in column {name!r}: it is taken as "
@@ -141,6 +139,7 @@ class Attribute:
                     n=MANY, name=name, n_bands=rules.bands,
                 )
             )  # fmt: skip
+        if asked or tally.continuous:
             return cls.of_bands(name, tally.numbers, rules.bands)
         if tally.many:
             warn_whole_numbers(name)
@@ -269,12 +268,12 @@ class Coder:
             parts = [sensitive.values]
         else:
             columns = zip(self.attributes, protected_columns(sensitive, n_rows, None), strict=True)
-            parts = [attribute.encode(column)[:, None] for attribute, column in columns]
+            parts = [attribute.encode(column) for attribute, column in columns]
         if self.cuts:
             strata = zip(self.cuts, protected_columns(given, n_rows, None, name="given"), strict=True)
-            parts += [cut.encode(column)[:, None] for cut, column in strata]
+            parts += [cut.encode(column) for cut, column in strata]
         if self.labelled:
-            parts.append(np.asarray(labels, dtype=float)[:, None])
+            parts.append(np.asarray(labels, dtype=float))
         return np.column_stack(parts)
 
     @property
@@ -450,8 +449,8 @@ def count_rows(coder: Coder, numbers: FloatArray) -> Tally:
     beside, total = coder.strata_and_labels(numbers), Counter[tuple[int, ...]]()
     for corner in product(*coder.corners(numbers)):
         shares = [share for _, share in corner if share is not None]
-        columns = np.column_stack([*(codes for codes, _ in corner), *beside])
-        keys, key_of = np.unique(columns, axis=0, return_inverse=True)
+        table = np.column_stack([*(codes for codes, _ in corner), *beside])
+        keys, key_of = np.unique(table, axis=0, return_inverse=True)
         rows = np.bincount(key_of.ravel(), np.prod(shares, axis=0) if shares else None, len(keys))
         total.update(dict(zip(map(tuple, keys.tolist()), np.nan_to_num(rows).tolist(), strict=True)))
     return total
@@ -497,16 +496,9 @@ def of_crossings(rules: Groups, coder: Coder) -> Groups:
 def read_coded(
     sensitive: Any, rules: Groups, n_rows: int, *, rows: Any = None, given: Any = None, labels: FloatArray | None = None
 ) -> Coded:
-    """Read the columns of rows in memory as numbers.
+    """Read the columns of rows in memory as numbers; the index of ``rows``, the data, must be in the same order.
 
-    Parameters
-    ----------
-    sensitive, given : as in `evenout.FairOutlierEnsemble.fit`
-    rules : Groups
-    rows : object
-        The data itself, whose index must be in the same order.
-    labels : array of shape (n,), optional
-        Where notions compare rows of known outcome.
+    There are ``labels`` (n,) where notions compare rows of known outcome.
     """
     strata = tally_columns(() if given is None else protected_columns(given, n_rows, rows, name="given"))
     if isinstance(sensitive, GroupProbabilities):
@@ -580,9 +572,9 @@ def is_plain(coder: Coder, among: Collection[str], rules: Groups) -> bool:
 def settle_grouping(coder: Coder, tally: Tally, among: Sequence[str], rules: Groups) -> Grouping:
     """Settle which groups there are, and which are compared, by the rules on small groups."""
     every = tuple(range(len(coder.attributes)))
-    each: list[tuple[int, ...]] = [(a,) for a in every] if rules.cross is not True else []
-    crossed = [every] if rules.cross or len(every) == 1 else []
-    crossings = tuple(_crossing(coder, tally, attributes, rules) for attributes in dict.fromkeys([*each, *crossed]))
+    each: list[tuple[int, ...]] = [] if rules.cross is True else [(a,) for a in every]
+    crossed = dict.fromkeys([*each, every] if rules.cross else each)
+    crossings = tuple(_crossing(coder, tally, attributes, rules) for attributes in crossed)
     columns, blocks, counts = _compared(coder, crossings, tally, among, rules.min_size)
     overlaps = _overlaps(coder, crossings, columns)
     if len(overlaps) > MOST_OVERLAPS:
@@ -697,9 +689,9 @@ def _overlaps(
         hard = not any(reach[a] for a in crossings[one.crossing].attributes)
         if (one.among, one.stratum) != (two.among, two.stratum) or (one.crossing == two.crossing and hard):
             return False
-        pairs = product(values[g], values[h])
         return any(
-            all(abs(left[a] - right[a]) <= reach[a] for a in left.keys() & right.keys()) for left, right in pairs
+            all(abs(left[a] - right[a]) <= reach[a] for a in left.keys() & right.keys())
+            for left, right in product(values[g], values[h])
         )
 
     return tuple((g, h) for g, h in combinations(range(len(columns)), 2) if share_rows(g, h))

@@ -20,16 +20,9 @@ EVERY = Groups(min_size=1, unknown="ignore")  # all groups, however small
 
 @dataclass(frozen=True)
 class Codes:
-    """Group codes of n rows.
+    """Group codes of n rows: 0..G-1 in the order of ``labels``; -1 where the group is unknown, or left out.
 
-    Parameters
-    ----------
-    codes : array of shape (n,)
-        0..G-1 in the order of ``labels``; -1 where the group is unknown, or left out because it is small.
-    labels : tuple of str
-        One name per group; see `group_name`.
-    left_out : dict of str to int
-        Groups that are too small to be measured, and their rows.
+    ``left_out`` are the groups that are too small to be measured, and their rows.
     """
 
     codes: Annotated[IntArray, "n", Within(-1)]
@@ -91,8 +84,10 @@ def settle(counts: Mapping[str, int], rules: Groups, unit: str = "rows") -> Kept
 
 def _require_two(labels: Sequence[str]) -> None:
     if len(labels) < 2:
-        found = f"one group only ({labels[0]!r})" if labels else "no known group"
-        raise InputError("{@sensitive_features} has {found}; fairness compares at least two groups", found=found)
+        raise InputError(
+            "{@sensitive_features} has {found}; fairness compares at least two groups",
+            found=f"one group only ({labels[0]!r})" if labels else "no known group",
+        )
 
 
 def with_sizes(sizes: Mapping[str, int], most: int) -> str:
@@ -106,18 +101,11 @@ def with_sizes(sizes: Mapping[str, int], most: int) -> str:
 
 
 def read_groups(sensitive_features: Any, n_rows: int, rules: Groups = STRICT, *, rows: Any = None) -> Codes:
-    """Read protected groups; several columns give one group per combination of values that occurs.
+    """Read protected groups, (n,) or (n, c); several columns give one group per combination of values that occurs.
 
-    Parameters
-    ----------
-    sensitive_features : array, series, list or frame of shape (n,) or (n, c)
-    n_rows : int
-        Rows of the data that the groups belong to.
-    rules : Groups
-        On small groups and missing values; all columns are crossed here. Rows of small groups that are left out, and
-        those without a group, have code -1; fewer than two groups may be left.
-    rows : object
-        The data itself: if both carry an index, a different order of the same labels is refused.
+    The rules are on small groups and missing values; all columns are crossed here. Rows of small groups that are left
+    out, and those without a group, have code -1; fewer than two groups may be left. ``rows`` are the data themselves:
+    if both carry an index, a different order of the same labels is refused.
 
     >>> groups = read_groups([["f", "old"], ["m", "old"], ["f", "old"], ["m", "old"]], 4)
     >>> groups.codes.tolist(), groups.labels
@@ -177,22 +165,12 @@ def label_rows(sensitive_features: Any, n_rows: int, *, rows: Any = None, unknow
 
 
 def match_groups(
-    sensitive_features: Any,
-    n_rows: int,
-    labels: Sequence[str],
-    *,
-    rows: Any = None,
-    unknown: str = "error",
+    sensitive_features: Any, n_rows: int, labels: Sequence[str], *, rows: Any = None, unknown: str = "error",
     unseen: str = "error",
-) -> Codes:
+) -> Codes:  # fmt: skip
     """Code new rows by the ``labels`` that are known from fitting, or by these without names of columns.
 
-    Parameters
-    ----------
-    unknown : {"error", "ignore"}
-        Rows without a group: refuse them, or give them code -1.
-    unseen : {"error", "ignore"}
-        Groups that are none of the ``labels``: refuse them, or give them code -1 and count them as left out.
+    Rows of ``unknown`` group and ``unseen`` groups are an "error", or get code -1; the latter are left out.
     """
     groups = label_rows(sensitive_features, n_rows, rows=rows, unknown=unknown)
     code_of = {label: code for code, label in enumerate(labels)}

@@ -96,22 +96,13 @@ AHEAD = 2  # partitions that are read while another is scored
 class Partition:
     """Rows that are read and worked on together.
 
-    Parameters
-    ----------
-    index : int
-        Among the partitions.
-    source : str
-        Where the rows come from, for messages and tables: a file, or the number of a partition.
-    load : callable
-        Returns the features, array or frame of shape (m, d), and the fields of a `Chunk`, as far as asked for.
-    first_row : int
-        Index of the first row in the source.
+    ``load`` returns the features, array or frame of shape (m, d), and the fields of a `Chunk`, as far as asked for.
     """
 
-    index: int
-    source: str
+    index: int  # among the partitions
+    source: str  # where the rows come from, for messages and tables: a file, or the number of a partition
     load: Callable[[], tuple[Any, ...]]
-    first_row: int = 0
+    first_row: int = 0  # its index in the source
 
     @contextmanager
     def located(self, n_rows: int, *, counted_from: int = 0) -> Iterator[None]:
@@ -210,19 +201,11 @@ class Engine:
 
     In the latter case two more are read ahead, and one is finished. With one thread nothing runs in parallel, and
     memory is that of one partition.
-
-    Parameters
-    ----------
-    parts : sequence of Partition
-    header : frame or array without rows
-        Has the columns of the features.
-    n_threads : int
-        Threads that the work on one partition may use.
     """
 
     parts: Sequence[Partition]
-    header: Any
-    n_threads: int = 1
+    header: Any  # a frame or array without rows, with the columns of the features
+    n_threads: int = 1  # that the work on one partition may use
 
     def share(self, value: T) -> T:
         """Make a value ready to be given to `reduce` more than once; the result stands for the value."""

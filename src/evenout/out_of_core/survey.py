@@ -78,8 +78,8 @@ def survey_rows(
     A first survey tallies the columns, from which a `Coder` is learnt. To ``measure`` features it gathers their ranges
     instead of frequent rows. Where it has led to a ``coder`` or to ``units``, rows are surveyed again by these.
     """
-    shared = rules, None if measure else reference_size, seed, coder, engine.share(units)
-    return engine.reduce(_survey_part, Survey.__add__, *shared)
+    size = None if measure else reference_size
+    return engine.reduce(_survey_part, Survey.__add__, rules, size, seed, coder, engine.share(units))
 
 
 def learn_units(engine: Engine, ranges: Ranges, *, exact: bool) -> Units:
@@ -231,8 +231,7 @@ def sampling_rates(counts: IntArray, reference_size: int) -> FloatArray:
     n = int(counts.sum())
     if n <= reference_size:
         return np.ones(len(counts))
-    room = reference_size // (2 * int(np.count_nonzero(counts)))
-    least = np.minimum(counts, min(_LEAST, room))
+    least = np.minimum(counts, min(_LEAST, reference_size // (2 * int(np.count_nonzero(counts)))))
     share = (reference_size - least.sum()) / (n - least.sum())
     wanted = least + share * (counts - least)
     return np.where(counts > 0, wanted / np.maximum(counts, 1), 1.0)
@@ -251,6 +250,5 @@ def _draw_part(
     codes, numbers = rows.groups.recoded(known), content_numbers(rows, seed, units)
     repeated = np.isin(numbers, often) & (rates[codes] < 1)
     chosen = repeated | (numbers / _UNIT < rates[codes]) | (rates[codes] >= 1)
-    counts = np.ones(len(codes), dtype=np.intp)
-    candidates = DrawnRows(rows.X, codes, rows.labels(), rows.numbers, rows.known(), numbers, counts, repeated)
-    return candidates.at(chosen).joined()
+    beside = rows.labels(), rows.numbers, rows.known(), numbers, np.ones(len(codes), dtype=np.intp), repeated
+    return DrawnRows(rows.X, codes, *beside).at(chosen).joined()
