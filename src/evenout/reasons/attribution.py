@@ -14,7 +14,7 @@ features enter one by one and leave in the same order, which is the opposite ord
 features act together, one such pair is exact already (antithetic sampling; Mitchell et al. 2022). The orders are the
 same for all rows, so that rows that hardly differ get reasons that hardly differ.
 
-- *Trees*: all mixtures go down a tree in one list, which is parted where the row and the typical row part.
+- *Trees*: all mixtures go down a tree in one list, parted where the row and the typical row part.
 - *Distances and densities*: squared distances to a crowd change by one vector when a feature enters. The crowd is all
   training rows, or some of them, `CROWD` at least, with as many fewer neighbours: a detector on a sample. What that is
   off at the two ends, where the score is known, is shared out over the features by the size of their parts.
@@ -91,9 +91,8 @@ class Orders:
         Each has the shape (p, 2^(p - 1)).
         """
         number = self.taken @ (1 << np.arange(self.p))
-        index = np.argsort(number)
         without = np.array([np.flatnonzero(~self.taken[:, j]) for j in range(self.p)])
-        entered = index[number[without] + (1 << np.arange(self.p))[:, None]]
+        entered = np.argsort(number)[number[without] + (1 << np.arange(self.p))[:, None]]
         share = 1.0 / (self.p * np.array([comb(self.p - 1, size) for size in range(self.p)]))
         return without, entered, share[self.taken.sum(axis=1)[without]]
 
@@ -155,9 +154,8 @@ class Crowd:
             lof, knn = ([int(min(k, max(_LEAST, round(k * share)))) for k in ks] for ks in (fitted.lof, fitted.knn))
             self.model, _ = Neighbours.fit(fitted.locations[rows], lof=lof, knn=knn)
         # What a unit of each column adds to the coordinates, and to products with the crowd.
-        locations = self.model.locations
-        self._each = np.eye(locations.shape[1]) if self._turn is None else self._turn
-        self._products = np.ascontiguousarray(self._each @ locations.T)
+        self._each = np.eye(self.model.locations.shape[1]) if self._turn is None else self._turn
+        self._products = np.ascontiguousarray(self._each @ self.model.locations.T)
 
     def scores(self, mixtures: Mixtures) -> FloatArray:
         """Raw scores of all mixtures, shape (m, L, columns)."""
@@ -236,11 +234,10 @@ def typical_rows(background: Background, similar: IntArray) -> FloatArray:
     half, runs, typical = (similar.shape[1] - 1) // 2, category_runs(background.crowd), []
     for start in range(0, len(similar), _ROWS):
         near = background.crowd[similar[start : start + _ROWS]]
-        middle = np.partition(near, half, axis=1)[:, half]
+        typical.append(np.partition(near, half, axis=1)[:, half])
         for first, last in runs:
             most = near[:, :, first:last].sum(axis=1).argmax(axis=1)
-            middle[:, first:last] = np.arange(last - first) == most[:, None]
-        typical.append(middle)
+            typical[-1][:, first:last] = np.arange(last - first) == most[:, None]
     return np.concatenate(typical)
 
 
@@ -375,8 +372,7 @@ class Attribution:
         if (features := self._column_features(place)) is not None:
             return first + (last - first) * self.orders.taken[:, features]
         inside = isinstance(part, OWN)
-        if inside:
-            X, typical = pool.inside(X), pool.inside(typical)
+        X, typical = (pool.inside(each) if inside else each for each in (X, typical))
         mixed = mixed_scores(part, Mixtures(X, typical, self._players(inside=inside), self.orders, groups), crowd)
         if crowd is None:
             return mixed
@@ -396,10 +392,8 @@ class Attribution:
         model, background = self.result.scores.resemblance, self.result.background
         assert model is not None
         assert background is not None
-        size = max(1, _NUMBERS // (len(self.orders.taken) * X.shape[1]))
-        parts = []
-        for start in range(0, len(X), size):
-            rows = X[start : start + size]
+        parts, size = [], max(1, _NUMBERS // (len(self.orders.taken) * X.shape[1]))
+        for rows in (X[start : start + size] for start in range(0, len(X), size)):
             mixtures = Mixtures(rows, np.broadcast_to(background.typical, rows.shape), self.player, self.orders)
             parts.append(self.orders.parts(mixtures.joined(model.of(mixtures.rows()) @ weights))[0][:, :, 0])
         return np.concatenate(parts)

@@ -95,17 +95,16 @@ def explain_rows(
     names: Any = None,
 ) -> Explanation:
     """Explain encoded rows; ``frame`` is what they were encoded from, where that is at hand."""
-    result = ensemble._result
-    if result.background is None:
+    result, background = ensemble._result, ensemble._result.background
+    if background is None:
         raise InputError("this model was saved before reasons were kept; fit it anew, and save it")
     if not isinstance(n_reasons, int | np.integer) or isinstance(n_reasons, bool) or n_reasons < 1:
         raise InputError("{n_reasons=} is not allowed; use a whole number of at least 1", n_reasons=n_reasons)
     if baseline not in BASELINES:
         raise InputError("{baseline=!r} is unknown; use 'alike' or 'typical'", baseline=baseline)
-    array, background = new_rows(ensemble, X), result.background
-    names = getattr(ensemble, "feature_names_in_", None) if names is None else names
-    named = column_names(X) if names is None else list(names)
-    features = Features.of_rows(named, array.shape[1]) if table is None else Features.of_table(table)
+    array = new_rows(ensemble, X)
+    names = getattr(ensemble, "feature_names_in_", column_names(X)) if names is None else names
+    features = Features.of_rows(names, array.shape[1]) if table is None else Features.of_table(table)
     given = X if frame is None else frame
     similar = similar_rows(background, array) if baseline == "alike" else None
     typical = background.typical[None] if similar is None else typical_rows(background, similar)
@@ -146,9 +145,8 @@ def reason_columns(
     With ``everybody`` every row has reasons; the first one says so where nothing stands out. ``rows`` (m, d) are
     encoded, by ``table`` from ``frame`` if these are at hand; ``sensitive_features`` are for detectors that use them.
     """
-    given = {"sensitive_features": sensitive_features}
-    before = ensemble.base_scores(rows, **given) > ensemble._result.base_threshold
-    after = ensemble.outlier_scores(rows, **given) > ensemble._result.threshold
+    before = ensemble.base_scores(rows, sensitive_features=sensitive_features) > ensemble._result.base_threshold
+    after = ensemble.outlier_scores(rows, sensitive_features=sensitive_features) > ensemble._result.threshold
     named, texts = np.flatnonzero(before | after | everybody), np.full((len(before), n_reasons), "", dtype=object)
     if len(named):
         few = rows.iloc[named] if hasattr(rows, "iloc") else rows[named]
@@ -193,8 +191,8 @@ def explain_partitions(
     workers, for one file per partition, ``reasons-000000.parquet``: ``source`` and ``row`` say which row of the input
     it is; ``change``, ``reason_1``, ...
     """
-    shared = engine.share((ensemble, table))
-    return int(engine.reduce(Staged(_read_part, _explain_part), int.__add__, shared, n_reasons, to, everybody))
+    shared = engine.share((ensemble, table)), n_reasons, to, everybody
+    return int(engine.reduce(Staged(_read_part, _explain_part), int.__add__, *shared))
 
 
 def _read_part(part: Partition, *shared: Any) -> tuple[Partition, PartitionRows]:  # noqa: ARG001
@@ -211,11 +209,11 @@ def _explain_part(
     X = rows.X if names is None else pd.DataFrame(rows.X, columns=names)
     groups = rows.labels() if rows.groups.labels else None
     reasons = reason_columns(ensemble, X, n_reasons, table=table, sensitive_features=groups, everybody=everybody)
-    kept = (reasons["change"] != "not flagged") | everybody
     reasons.insert(0, "row", part.first_row + np.arange(len(reasons)))
     reasons.insert(0, "source", part.source)
+    kept = reasons[(reasons["change"] != "not flagged") | everybody]
     target = to / f"reasons-{part.index:06d}.parquet"
     unfinished = target.with_suffix(f".{uuid4().hex}")
-    reasons[kept].to_parquet(unfinished, index=False)
+    kept.to_parquet(unfinished, index=False)
     unfinished.replace(target)
-    return int(kept.sum())
+    return len(kept)

@@ -176,8 +176,8 @@ class Explanation:
     def moves(self) -> pd.DataFrame:
         """Why rows entered or left the flagged list: change, text; only those that did, indexed as the table."""
         moved = np.flatnonzero(np.isin(self.changes, ("entered", "left")))
-        frame = {"change": self.changes[moved], "text": [self.move_text(int(row)) for row in moved]}
-        return pd.DataFrame(frame, index=self.index[moved])
+        texts = [self.move_text(int(row)) for row in moved]
+        return pd.DataFrame({"change": self.changes[moved], "text": texts}, index=self.index[moved])
 
     def move_text(self, row: int) -> str:
         """Say what fairness did to a row: where it is beside the line, and which features changed most."""
@@ -188,8 +188,7 @@ class Explanation:
 
     def move_words(self, row: int) -> str:
         """By what fairness raised or lowered the score of a row most, for those who stay by the sum of all."""
-        company = float(self.fair_typical[row] - self.base_typical[row])
-        added = np.append(self.fair_parts[row] - self.base_parts[row], company)
+        added = np.append(self.fair_parts[row] - self.base_parts[row], self.fair_typical[row] - self.base_typical[row])
         last = f"what all similar {self.words.rows} got" if self.baseline == "alike" else "a shift of all"
         names = [*self.words.features.names, *([] if self.resembling is None else [self._resemblance(row)[0]]), last]
         sign = {"entered": 1.0, "left": -1.0}.get(str(self.changes[row]), float(np.sign(added.sum())) or 1.0)
@@ -289,18 +288,12 @@ class ReasonsDisplay:
 
     Use `from_explanation`, or ``Explanation.plot``. Bars to the right make the row more of an outlier.
 
-    Parameters
-    ----------
-    names : sequence of str
-        Of the features, the most important first.
-    parts : array of shape (features, 2)
-        In the base and in the fair score.
-    title : str
+    ``names`` are those of the features, the most important first; ``parts`` (features, 2) are in the base and in the
+    fair score.
 
     Attributes
     ----------
-    ax_ : matplotlib Axes
-    figure_ : matplotlib Figure
+    ax_, figure_ : matplotlib Axes and Figure
     bars_ : dict of matplotlib BarContainer
         ``"before"`` and ``"after"``.
     """

@@ -175,11 +175,11 @@ class ReasonWords:
         if held is None:
             return f"{text}, which no training row has"
         columns, share = self.features.columns(feature), float(self.background.means[held])
-        most = columns[(self.background.means if beside is None else beside)[columns].argmax()]
-        label = self.features.labels[most].partition("=")[2]
+        company, means = ("most frequent", self.background.means) if beside is None else ("those most similar", beside)
+        most = columns[means[columns].argmax()]
+        usual = "" if held == most else f" ({company}: {self.features.labels[most].partition('=')[2]})"
         rare = self._together(feature, row, near) if share >= _RARE else ""
-        usual = f" ({'most frequent' if beside is None else 'those most similar'}: {label})"
-        said = f"{text}, as {percent(share)} of {self.rows}{'' if held == most else usual}"
+        said = f"{text}, as {percent(share)} of {self.rows}{usual}"
         return f"{said}, but {rare}" if rare else said
 
     def _together(
