@@ -80,22 +80,14 @@ class ColumnTally:
 
     def __add__(self, other: "ColumnTally") -> "ColumnTally":
         return ColumnTally(
-            self.names | other.names,
-            self.numbers + other.numbers,
-            tuple(sorted({*self.few, *other.few})[: MANY + 1]),
-            self.fractions or other.fractions,
-            self.texts or other.texts,
-        )
-
-    @property
-    def many(self) -> bool:
-        """Whether the column holds numbers alone, and more than `MANY` distinct ones."""
-        return not self.texts and len(self.few) > MANY
+            self.names | other.names, self.numbers + other.numbers, tuple(sorted({*self.few, *other.few})[: MANY + 1]),
+            self.fractions or other.fractions, self.texts or other.texts,
+        )  # fmt: skip
 
     @property
     def continuous(self) -> bool:
         """Whether the column is taken as a continuous attribute unasked: it has many numbers, with fractions."""
-        return self.fractions and self.many
+        return self.fractions and not self.texts and len(self.few) > MANY
 
 
 def warn_whole_numbers(name: str, *, text: bool = False) -> None:
@@ -141,7 +133,7 @@ class Attribute:
             )  # fmt: skip
         if asked or tally.continuous:
             return cls.of_bands(name, tally.numbers, rules.bands)
-        if tally.many:
+        if len(tally.few) > MANY and not tally.texts:
             warn_whole_numbers(name)
         return cls(name, tuple(sorted(tally.names)))
 
@@ -277,9 +269,9 @@ class Coder:
         return np.column_stack(parts)
 
     @property
-    def n_strata(self) -> int:
-        """Number of strata, all cuts crossed."""
-        return int(np.prod([len(cut.part_names) for cut in self.cuts], initial=1))
+    def strata(self) -> list[str]:
+        """Names of the strata, all cuts crossed; a single one without a name if there are no cuts."""
+        return [", ".join(parts) for parts in product(*(cut.part_names for cut in self.cuts))]
 
     def by_attribute(self, numbers: FloatArray) -> list[tuple[Attribute, FloatArray]]:
         """Each attribute with its columns of the numbers."""
@@ -405,7 +397,7 @@ class Grouping:
     @property
     def full_names(self) -> tuple[str, ...]:
         """The name of each group of the membership, with stratum and kind of rows where there are several."""
-        strata = [", ".join(parts) for parts in product(*(cut.part_names for cut in self.coder.cuts))]
+        strata = self.coder.strata
         return tuple(
             self.crossings[column.crossing].labels[column.code]
             + (f" in {strata[column.stratum]}" if self.coder.cuts else "")
@@ -425,8 +417,7 @@ class Grouping:
         rows, columns, weights = [], [], []
         for c, crossing in enumerate(self.crossings):
             # For each kind of rows the column of each stratum and group; the last entries are for none.
-            shape = self.coder.n_strata + 1, len(crossing.labels) + 1
-            tables = {among: np.full(shape, -1) for among in kinds}
+            tables = {among: np.full((len(self.coder.strata) + 1, len(crossing.labels) + 1), -1) for among in kinds}
             for index, column in enumerate(self.columns):
                 if column.crossing == c:
                     tables[column.among][column.stratum, column.code] = index
@@ -664,11 +655,10 @@ def _check_strata(
                 )
             )  # fmt: skip
         if kind not in compared and (kind != "all" or coder.cuts):
-            rows += f" in any of {coder.n_strata} strata" if coder.cuts else ""
             raise InputError(
-                "there are no two groups of {least} {rows}: nothing can be compared; lower "
-                "{@min_size}, or give more rows",
-                least=least, rows=rows,
+                "there are no two groups of {least} {rows}{strata}: nothing can be compared; lower {@min_size}, or "
+                "give more rows",
+                least=least, rows=rows, strata=f" in any of {len(coder.strata)} strata" if coder.cuts else "",
             )  # fmt: skip
 
 

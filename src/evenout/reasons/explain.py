@@ -70,16 +70,9 @@ def explain(
     if table is not None:
         X, frame = table.transform(X), X
     return explain_rows(
-        ensemble,
-        X,
-        n_reasons,
-        baseline=baseline,
-        table=table,
-        frame=frame,
-        sensitive_features=sensitive_features,
-        rows=rows,
-        names=names,
-    )
+        ensemble, X, n_reasons, baseline=baseline, table=table, frame=frame, sensitive_features=sensitive_features,
+        rows=rows, names=names,
+    )  # fmt: skip
 
 
 def explain_rows(
@@ -185,11 +178,10 @@ def explain_partitions(
     table: TableEncoder | None = None,
     everybody: bool = False,
 ) -> int:
-    """Write the reasons of an engine's flagged rows, or of all rows; return how many rows these are.
+    """Write the reasons of an engine's flagged rows, encoded by ``table``, or of all; return how many rows these are.
 
-    Rows were encoded by ``table``; see `evenout.out_of_core.parquet.encoded`. ``to`` is a folder, reachable by all
-    workers, for one file per partition, ``reasons-000000.parquet``: ``source`` and ``row`` say which row of the input
-    it is; ``change``, ``reason_1``, ...
+    ``to`` is a folder, reachable by all workers, for one file per partition, ``reasons-000000.parquet``: ``source`` and
+    ``row`` say which row of the input it is; ``change``, ``reason_1``, ...
     """
     shared = engine.share((ensemble, table)), n_reasons, to, everybody
     return int(engine.reduce(Staged(_read_part, _explain_part), int.__add__, *shared))

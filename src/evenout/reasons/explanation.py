@@ -51,9 +51,8 @@ class Explanation:
     baseline : {"alike", "typical"}
     beside : array of shape (m, d)
         The typical row beside each, by encoded column: medians, and the most frequent categories. Nobody's row.
-    base_parts, fair_parts : arrays of shape (m, p)
-    base_errors, fair_errors : arrays of shape (m, p)
-        Standard errors of the parts from sampling orders of the features; 0 up to 10 features.
+    base_parts, fair_parts, base_errors, fair_errors : arrays of shape (m, p)
+        Parts, and their standard errors from sampling orders of the features; 0 up to 10 features.
     base_scores, fair_scores, base_typical, fair_typical : arrays of shape (m,)
         Of the rows, and of the typical row beside each.
     base_line, fair_line : float

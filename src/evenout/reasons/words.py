@@ -41,13 +41,9 @@ class Features:
     def of_table(cls, table: TableEncoder) -> "Features":
         """Of the columns that an encoder has learnt, in the order of the encoded ones."""
         columns = table.encoded_columns
-        return cls(
-            tuple(str(column.name) for column in columns),
-            np.repeat(np.arange(len(columns)), [len(column.features) for column in columns]),
-            tuple(column.kind for column in columns),
-            tuple(table.get_feature_names_out()),
-            tuple(columns),
-        )
+        player = np.repeat(np.arange(len(columns)), [len(column.features) for column in columns])
+        names, kinds = zip(*((str(column.name), column.kind) for column in columns), strict=True)
+        return cls(names, player, kinds, tuple(table.get_feature_names_out()), tuple(columns))
 
     def columns(self, feature: int) -> IntArray:
         """The encoded columns of a feature."""

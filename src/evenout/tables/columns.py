@@ -406,16 +406,11 @@ class ColumnFindings:
         texts = self.texts + other.texts
         if len(texts) > _TEXTS:
             texts = Counter(dict(by_frequency(texts)[:_TEXTS]))
+        whole = all(each.whole or each.kind == "empty" for each in both)
         return ColumnFindings(
-            self.rows + other.rows,
-            self.known + other.known,
-            full.kind,
-            all(each.whole or each.kind == "empty" for each in both),
-            np.unique(np.concatenate([self.hashes, other.hashes]))[:_HASHES],
-            ways,
-            texts,
-            self.units + other.units,
-        )
+            self.rows + other.rows, self.known + other.known, full.kind, whole,
+            np.unique(np.concatenate([self.hashes, other.hashes]))[:_HASHES], ways, texts, self.units + other.units,
+        )  # fmt: skip
 
     @property
     def distinct(self) -> int:
