@@ -182,15 +182,12 @@ class Attribute:
 
 @dataclass(frozen=True)
 class Cut:
-    """A column that may justify a difference: its values, or a number cut at ``edges``.
-
-    ``coarse`` says that rows of one part may still differ in the number.
-    """
+    """A column that may justify a difference: its values, or a number cut at ``edges``."""
 
     name: str
     values: tuple[str, ...] = ()
     edges: FloatArray | None = None
-    coarse: bool = False
+    coarse: bool = False  # rows of one part may still differ in the number
 
     @classmethod
     def of(cls, name: str, tally: ColumnTally) -> "Cut":
@@ -464,10 +461,7 @@ class Crossed(Coded):
 
 
 def read_crossed(sensitive: Any, rules: Groups, n_rows: int, **columns: Any) -> Crossed:
-    """Read the hard groups of rows in memory: of bands and probable groups the one that a row belongs to most.
-
-    The parameters are those of `read_coded`.
-    """
+    """Read rows (`read_coded`) and their hard groups: of bands and probable groups the one with the largest share."""
     rows = read_coded(sensitive, rules, n_rows, **columns)
     first = rows.coder.attributes[0]
     if first.probable:

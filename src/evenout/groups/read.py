@@ -133,13 +133,13 @@ def refuse_unknown(
 def warn_left_out(left_out: Mapping[str, int], n_compared: int, min_size: int, unit: str = "rows") -> None:
     """Name the groups that are too small to be measured; say so if too few are left to compare."""
     if left_out:
-        compared = "their rows are scored, but not compared"
         alone = "fewer than two groups are left to compare, so nothing is evened out"
         warn(
             SmallGroupWarning(
                 "groups of fewer than {least} {unit} are left out: {named}; {rest}. "
                 "Lower {@min_size}, or set {small='merge'}, to measure them.",
-                least=min_size, unit=unit, named=with_sizes(left_out, 4), rest=compared if n_compared >= 2 else alone,
+                least=min_size, unit=unit, named=with_sizes(left_out, 4),
+                rest="their rows are scored, but not compared" if n_compared >= 2 else alone,
             )
         )  # fmt: skip
 
@@ -207,8 +207,10 @@ def protected_columns(
         )
     frame = pd.DataFrame(as_pandas(sensitive_features))
     if len(frame) != n_rows:
-        what = "group" if name == "sensitive_features" else "row"
-        raise ValueError(f"{name} has {len(frame)} rows, but X has {n_rows}; give one {what} per row of X")
+        raise ValueError(
+            f"{name} has {len(frame)} rows, but X has {n_rows}; "
+            f"give one {'group' if name == 'sensitive_features' else 'row'} per row of X"
+        )
     if shuffled(sensitive_features, rows):
         raise ValueError(
             f"{name} and X have the same index in a different order; align them first, for example {name}.loc[X.index]"
@@ -221,9 +223,12 @@ def protected_columns(
 def shuffled(values: Any, rows: Any) -> bool:
     """Whether both carry an index, of the same labels in another order."""
     index, order = getattr(values, "index", None), getattr(rows, "index", None)
-    if not isinstance(index, pd.Index) or not isinstance(order, pd.Index):
-        return False
-    return not index.equals(order) and bool(index.sort_values().equals(order.sort_values()))
+    return (
+        isinstance(index, pd.Index)
+        and isinstance(order, pd.Index)
+        and not index.equals(order)
+        and bool(index.sort_values().equals(order.sort_values()))
+    )
 
 
 def coded(column: Any) -> tuple[IntArray, list[str]]:

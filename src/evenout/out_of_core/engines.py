@@ -118,15 +118,12 @@ class Partition:
 
 
 class Chunk(NamedTuple):
-    """The columns of a partition other than its features; None for those not asked for.
+    """The columns of a partition other than its features; None for those not asked for."""
 
-    Protected columns, (m,) or (m, c); columns that may justify a difference; labels and their propensity, (m,).
-    """
-
-    sensitive: Any = None
-    given: Any = None
-    labels: FloatArray | None = None
-    propensity: FloatArray | None = None
+    sensitive: Any = None  # protected columns, (m,) or (m, c)
+    given: Any = None  # columns that may justify a difference
+    labels: FloatArray | None = None  # (m,)
+    propensity: FloatArray | None = None  # (m,), of the labels
 
 
 @dataclass(frozen=True)
@@ -155,10 +152,9 @@ def read_rows(part: Partition, coder: Coder | None = None) -> PartitionRows:
     with part.located(len(X)):
         features, chunk = _features(X), Chunk(*columns)
         n, sensitive = len(features), chunk.sensitive
-        if chunk.labels is not None:
-            chunk = chunk._replace(labels=read_outcomes(chunk.labels, n))
-        if chunk.propensity is not None:
-            chunk = chunk._replace(propensity=read_propensity(chunk.propensity, n))
+        labels = None if chunk.labels is None else read_outcomes(chunk.labels, n)
+        propensity = None if chunk.propensity is None else read_propensity(chunk.propensity, n)
+        chunk = chunk._replace(labels=labels, propensity=propensity)
         numbers, groups = np.empty((n, 0)), Codes(np.full(n, -1), ())
         if coder is not None:
             numbers = coder.encode(sensitive, chunk.given, chunk.labels, n)

@@ -92,8 +92,8 @@ def learn_units(engine: Engine, ranges: Ranges, *, exact: bool) -> Units:
     def measure(part: Partition, outline: Outline, capacity: int | None) -> Measures:
         return Measures.of(read_rows(part).X, outline, capacity)
 
-    shared = engine.share(ranges.outline()), None if exact else CAPACITY
-    return engine.reduce(measure, Measures.__add__, *shared).units()
+    capacity = None if exact else CAPACITY
+    return engine.reduce(measure, Measures.__add__, engine.share(ranges.outline()), capacity).units()
 
 
 def content_numbers(rows: PartitionRows, seed: int, units: Units | None) -> Numbers:
@@ -120,24 +120,25 @@ def _survey_part(
     with part.located(n):
         refuse_unknown(groups.codes, rules)
     numbers = np.empty(0, dtype=np.uint64) if reference_size is None else content_numbers(rows, seed, units)
-    survey = Survey(
-        tally=Counter(dict(zip(groups.labels, groups.counts.tolist(), strict=True))),
+    first = coder is None and units is None and chunk.sensitive is not None and n > 0
+    probable = chunk.sensitive.names if first and isinstance(chunk.sensitive, GroupProbabilities) else ()
+    strata = protected_columns(chunk.given, n, None, name="given") if first and chunk.given is not None else ()
+    columns = protected_columns(chunk.sensitive, n, None) if first and not probable else ()
+    given, sensitive = tally_columns(strata), tally_columns(columns, rules.continuous)
+    tally = dict(zip(groups.labels, groups.counts.tolist(), strict=True))
+    if any(each.continuous or name in rules.continuous for name, each in sensitive):
+        tally = {"": sum(tally.values())}  # bands are counted once they are known
+    return Survey(
+        tally=Counter(tally),
         unknown=int((groups.codes < 0).sum()),
         frequent=FrequentValues.of(numbers, reference_size or 0),
+        sensitive=sensitive,
+        given=given,
         known=None if chunk.labels is None else int((chunk.labels >= 0).sum()),
         combined=Counter() if coder is None else count_rows(coder, rows.numbers),
         ranges=Ranges.of(rows.X, CAPACITY) if reference_size is None else None,
+        probable=probable,
     )
-    if coder is not None or units is not None or chunk.sensitive is None or not n:
-        return survey
-    if chunk.given is not None:
-        survey = replace(survey, given=tally_columns(protected_columns(chunk.given, n, None, name="given")))
-    if isinstance(chunk.sensitive, GroupProbabilities):
-        return replace(survey, probable=chunk.sensitive.names)
-    sensitive = tally_columns(protected_columns(chunk.sensitive, n, None), rules.continuous)
-    if any(tally.continuous or name in rules.continuous for name, tally in sensitive):
-        survey = replace(survey, tally=Counter({"": survey.tally.total()}))  # bands are counted once they are known
-    return replace(survey, sensitive=sensitive)
 
 
 _LEAST = 1000  # rows of each group in the reference, where it has as many and the reference has room
@@ -207,8 +208,7 @@ def draw_reference(
     """
     rates = sampling_rates(counts, reference_size)
     often = survey.frequent.at_least(1.0 / rates.min()) if rates.min() < 1 else np.empty(0, dtype=np.uint64)
-    shared = code_of, rates, often, seed, coder, engine.share(units)
-    drawn = engine.reduce(_draw_part, DrawnRows.__add__, *shared)
+    drawn = engine.reduce(_draw_part, DrawnRows.__add__, code_of, rates, often, seed, coder, engine.share(units))
     rate, chance = rates[drawn.codes], drawn.numbers / _UNIT
     expected = drawn.counts * rate
     thinned = np.where(expected >= 1, np.floor(expected + chance), drawn.counts * (chance < rate))

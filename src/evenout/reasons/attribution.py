@@ -52,15 +52,11 @@ _SEED = 20240229
 
 @dataclass(frozen=True, eq=False)
 class Orders:
-    """A walk over mixtures of p features, which begins at the typical row.
+    """A walk over mixtures of p features, which begins at the typical row."""
 
-    ``steps`` (L - 1,) are the features that enter or leave. ``pairs`` is the number of orders walked there and back; 0:
-    the walk meets every mixture once.
-    """
-
-    steps: IntArray
+    steps: IntArray  # (L - 1,): the features that enter or leave
     p: int
-    pairs: int
+    pairs: int  # orders walked there and back; 0: the walk meets every mixture once
 
     @cached_property
     def taken(self) -> BoolArray:
@@ -86,10 +82,7 @@ class Orders:
 
     @cached_property
     def _entries(self) -> tuple[IntArray, IntArray, FloatArray]:
-        """All mixtures without each feature, and with it, and the share of the orders in which it so enters.
-
-        Each has the shape (p, 2^(p - 1)).
-        """
+        """All mixtures without each feature, and with it, and the share of orders in which it enters so: (p, 2^p/2)."""
         number = self.taken @ (1 << np.arange(self.p))
         without = np.array([np.flatnonzero(~self.taken[:, j]) for j in range(self.p)])
         entered = np.argsort(number)[number[without] + (1 << np.arange(self.p))[:, None]]
@@ -118,17 +111,13 @@ _DISTANCES = 2**18  # of mixtures to the crowd, for each row
 
 @dataclass(frozen=True)
 class Mixtures:
-    """All mixtures of rows X (m, d) with the typical row (m, d) beside each, as a part of a pool sees them.
-
-    ``player`` (d,) says which of the p features of the table each of these columns belongs to; ``groups`` (m,) are for
-    detectors that use the group.
-    """
+    """All mixtures of rows X (m, d) with the typical row (m, d) beside each, as a part of a pool sees them."""
 
     X: FloatArray
     typical: FloatArray
-    player: IntArray
+    player: IntArray  # (d,): which of the p features of the table each of these columns belongs to
     orders: Orders
-    groups: Any = None
+    groups: Any = None  # (m,), for detectors that use the group
 
     def rows(self) -> FloatArray:
         """All mixtures, one after the other, shape (m L, d)."""
@@ -177,10 +166,7 @@ class Crowd:
 
 
 def mixed_scores(part: Any, mixtures: Mixtures, crowd: Crowd | None) -> FloatArray:
-    """Raw score columns of one part of a pool at all mixtures of some rows, shape (m, L, columns).
-
-    A part with neighbours has a ``crowd``.
-    """
+    """Raw scores of one part of a pool at all mixtures, shape (m, L, columns); a part with neighbours has a crowd."""
     if crowd is not None:
         return crowd.scores(mixtures)
     if isinstance(part, Forest):
@@ -211,10 +197,7 @@ _ROWS = 64  # compared at a time
 
 
 def similar_rows(background: Background, X: FloatArray) -> IntArray:
-    """Indices of the 30 rows of the crowd, or of its quarter, most like each row, shape (m, size); groups play no part.
-
-    A row that is in the crowd is not its own company.
-    """
+    """Indices of the 30 rows of the crowd, or of its quarter, most like each row but itself, shape (m, size)."""
     from evenout.reasons._reason_kernels import saturated_distances
 
     crowd, similar = background.crowd, []
@@ -246,18 +229,13 @@ _NUMBERS = 2**21  # held at a time
 
 @dataclass(frozen=True)
 class Resembling:
-    """Corrections of the fair score for resembling groups; a row that tells nothing of its group gets 0.
-
-    ``likeness`` (m, G) is how much each row resembles each of the groups, 1 where it tells nothing; ``added`` (m, G)
-    what each row gets for that; ``by_feature`` (m, p) what each feature adds to the sum of that, beside the typical row
-    of all rows; ``most`` (m,) the group that each row gets most for, in the direction of the sum.
-    """
+    """Corrections of the fair score for resembling groups; a row that tells nothing of its group gets 0."""
 
     names: tuple[str, ...]
-    likeness: FloatArray
-    added: FloatArray
-    by_feature: FloatArray
-    most: IntArray
+    likeness: FloatArray  # (m, G): how much each row resembles each of the groups, 1 where it tells nothing
+    added: FloatArray  # (m, G): what each row gets for that
+    by_feature: FloatArray  # (m, p): what each feature adds to the sum of that, beside the typical row of all rows
+    most: IntArray  # (m,): the group that each row gets most for, in the direction of the sum
 
 
 @dataclass(frozen=True)

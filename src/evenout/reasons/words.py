@@ -18,18 +18,13 @@ from evenout.tables.encoder import TableEncoder
 
 @dataclass(frozen=True)
 class Features:
-    """The p features of a table, and which of the d encoded columns each is made of.
-
-    ``player`` (d,) is the feature that each encoded column belongs to; ``kinds`` are ``"numbers"``, ``"dates"`` or
-    ``"categories"``, of the features; ``labels`` are those of the encoded columns: ``home=own``, ``joined (month)``.
-    ``table`` has the columns of the table, where they were encoded here; see `evenout.tables.columns`.
-    """
+    """The p features of a table, and which of the d encoded columns each is made of."""
 
     names: tuple[str, ...]
-    player: IntArray
-    kinds: tuple[str, ...]
-    labels: tuple[str, ...]
-    table: tuple[Numbers | Dates | Categories, ...] = ()
+    player: IntArray  # (d,): the feature that each encoded column belongs to
+    kinds: tuple[str, ...]  # of the features: "numbers", "dates" or "categories"
+    labels: tuple[str, ...]  # of the encoded columns: home=own, joined (month)
+    table: tuple[Numbers | Dates | Categories, ...] = ()  # the columns, where they were encoded here
 
     @classmethod
     def of_rows(cls, names: Any, d: int) -> "Features":
@@ -50,7 +45,7 @@ class Features:
         return np.flatnonzero(self.player == feature)
 
     def shown(self, rows: FloatArray, frame: pd.DataFrame | None = None) -> AnyArray:
-        """Values of the table, shape (m, p), as objects: numbers, text, dates, or None where one is missing.
+        """Values of the table, (m, p), as numbers, text, dates, or None where one is missing.
 
         From encoded rows (m, d), and better from the frame that they were encoded from.
         """
@@ -104,10 +99,7 @@ class ReasonWords:
     def value(
         self, feature: int, shown: Any, row: FloatArray, beside: FloatArray | None, near: FloatArray | None = None
     ) -> str:
-        """A feature, what it is in a row, encoded (d,), and how usual that is.
-
-        Among all rows, beside the typical row of its company, (d,), and among the rows of this company, (size, d).
-        """
+        """A feature, what it is in a row (d,), and how usual that is: among all, beside the typical row and near it."""
         name, columns = self.features.names[feature], self.features.columns(feature)
         if self.features.kinds[feature] == "categories":
             return f"{name}: {self._category(feature, shown, row, beside, near)}"

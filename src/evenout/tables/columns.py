@@ -56,10 +56,7 @@ _DAY = np.timedelta64(1, "D")
 
 
 def column_texts(column: pd.Series) -> AnyArray:
-    """The column as an object array of text without spaces around it, None where a value is missing.
-
-    Text that stands for no value, such as ``?``, counts as missing; see `evenout.tables.files.MISSING`.
-    """
+    """The column as an object array of text without spaces around it, None where it is missing or one of `MISSING`."""
     texts = np.array([str(value).strip() for value in column], dtype=object)
     texts[column.isna().to_numpy() | np.array([text in _NO_VALUE for text in texts], dtype=bool)] = None
     return texts
@@ -174,14 +171,11 @@ class Numbers:
 
 @dataclass(frozen=True)
 class Dates:
-    """Days since the first date, and month, weekday and hour where they differ; gaps are filled by the median date.
-
-    ``median`` and ``first`` are in days since 1970.
-    """
+    """Days since the first date, and month, weekday and hour where they differ; gaps are filled by the median date."""
 
     name: str
-    median: Annotated[float, FINITE, Within(-_LATEST, _LATEST)]
-    first: Annotated[float, FINITE, Within(-_LATEST, _LATEST)]
+    median: Annotated[float, FINITE, Within(-_LATEST, _LATEST)]  # in days since 1970
+    first: Annotated[float, FINITE, Within(-_LATEST, _LATEST)]  # likewise
     way: str
     parts: tuple[Annotated[str, tuple(DATE_PARTS)], ...] = ()
     note: str = ""
@@ -453,10 +447,7 @@ def taken_for(name: str, found: ColumnFindings, *, keep: bool = False) -> Column
 
 
 def likely_role(name: str, found: ColumnFindings) -> str:
-    """The likely role of a column that may not be a feature, by its name and values; empty if there is none.
-
-    One of ``"outcome"``, ``"score"`` (of another model) and ``"person number"``.
-    """
+    """The likely role of a column by name and values: "outcome", "score" (of another model), "person number" or ""."""
     words = [word.lower() for word in _WORD.findall(str(name))]
     if found.distinct == 2 and any(_OUTCOME.fullmatch(word) for word in words):
         return "outcome"

@@ -56,12 +56,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     doubts_ : dict of str to str
         Features that may be something else, by name and shape: an ``"outcome"``, a ``"score"`` of another model, or a
         ``"person number"``. They are features all the same, unless you leave them out.
-    medians_ : dict of str to float
-        By name of a column of numbers.
-    categories_ : dict of str to list of str
-        By name of a column of text.
-    feature_names_in_ : array of str
-    n_features_in_ : int
+    medians_, categories_ : dict of str to float, and to list of str
+        By name of a column of numbers, and of text.
+    feature_names_in_, n_features_in_ : array of str, int
 
     Examples
     --------
@@ -130,9 +127,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
     def named(self, rows: FloatArray, index: Any = None) -> pd.DataFrame | FloatArray:
         """Encoded rows as `transform` gives them."""
-        if getattr(self, "_sklearn_output_config", {}).get("transform") == "default":
-            return rows
-        return pd.DataFrame(rows, columns=self.get_feature_names_out(), index=index)
+        plain = getattr(self, "_sklearn_output_config", {}).get("transform") == "default"
+        return rows if plain else pd.DataFrame(rows, columns=self.get_feature_names_out(), index=index)
 
     def encode(self, X: pd.DataFrame) -> FloatArray:
         """`transform` without a warning of new text: where threads encode many parts, it is counted over all."""

@@ -136,10 +136,8 @@ def _read_csv(
 
 
 def _check_csv(path: Path, once: Collection[str], most_columns: int | None) -> tuple[list[str], str, bool, str]:
-    """Names of the columns, separator, whether decimals follow a comma, and encoding.
-
-    All lines are checked: pandas would fill short rows silently.
-    """
+    """Names of the columns, separator, whether decimals follow a comma, and encoding."""
+    # All lines are checked: pandas would fill short rows silently.
     encoding, commas = _encoding(path), False
     with closing(_lines(path, encoding)) as lines:
         first = next(lines, "")
