@@ -39,16 +39,19 @@ __all__ = [
 ]
 
 _HOMES = {
-    "auditing": ("AuditResult", "audit"),
-    "core.individual": ("Individual",),
-    "detectors.fairlof": ("FairLOF",),
-    "estimator": ("FairOutlierEnsemble",),
-    "groups.read": ("GroupProbabilities",),
-    "groups.rules": ("Groups", "Resemblance"),
-    "planning": ("InvestigationPlan",),
-    "repair": ("BlindRepair", "ScoreRepair"),
-    "tables.encoder": ("TableEncoder",),
-    "watching": ("FairnessMonitor",),
+    "AuditResult": "auditing",
+    "BlindRepair": "repair",
+    "FairLOF": "detectors.fairlof",
+    "FairOutlierEnsemble": "estimator",
+    "FairnessMonitor": "watching",
+    "GroupProbabilities": "groups.read",
+    "Groups": "groups.rules",
+    "Individual": "core.individual",
+    "InvestigationPlan": "planning",
+    "Resemblance": "groups.rules",
+    "ScoreRepair": "repair",
+    "TableEncoder": "tables.encoder",
+    "audit": "auditing",
 }
 _MODULES = ("datasets", "displays", "exceptions", "metrics", "persistence", "reasons", "report")
 
@@ -56,11 +59,10 @@ _MODULES = ("datasets", "displays", "exceptions", "metrics", "persistence", "rea
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return import_module(f"evenout.{name}")
-    for home, names in _HOMES.items():
-        if name in names:
-            globals()[name] = value = getattr(import_module(f"evenout.{home}"), name)
-            return value
-    raise AttributeError(f"module 'evenout' has no attribute {name!r}")
+    if name not in _HOMES:
+        raise AttributeError(f"module 'evenout' has no attribute {name!r}")
+    globals()[name] = value = getattr(import_module(f"evenout.{_HOMES[name]}"), name)
+    return value
 
 
 def __dir__() -> list[str]:

@@ -166,8 +166,7 @@ def warn(message: EvenoutWarning | str, category: type[Warning] = EvenoutWarning
     while frame.f_back is not None and str(frame.f_globals.get("__name__")).partition(".")[0] in _INSIDE:
         level, frame = level + 1, frame.f_back
     if isinstance(message, str):
-        kind = category if issubclass(category, EvenoutWarning) else EvenoutWarning
-        message = kind("{text}", text=message)
+        message = (category if issubclass(category, EvenoutWarning) else EvenoutWarning)("{text}", text=message)
     warnings.warn(message, stacklevel=level)
 
 

@@ -137,8 +137,8 @@ class Scorer:
             except InputError as error:
                 raise InputError("machine {machine!r}: {error}", machine=platform.node(), error=error) from None
         rows = read_rows(part, self.coder)
-        labels, content = rows.labels() if rows.names else None, self.pool.inside(rows.X)
-        codes = rows.codes(self.codes)
+        labels, content = rows.labels() if rows.groups.labels else None, self.pool.inside(rows.X)
+        codes = rows.groups.recoded(self.codes)
         beside: list[AnyArray] = [rows.numbers]
         if self.seen is not None:
             numbers = row_numbers(np.column_stack([content, codes]), self.seed)  # equal rows are scored alike

@@ -35,12 +35,11 @@ class Giveaway(NamedTuple):
 def find_giveaways(X: FloatArray, attributes: Mapping[str, IntArray]) -> list[Giveaway]:
     """Features of X (n, d) that give an attribute away; codes (n,) are -1 where a group is unknown."""
     step = -(-len(X) // _ROWS)
-    rows = X[::step]
     found = []
-    for feature, column in enumerate(rows.T):
+    for feature, column in enumerate(X[::step].T):
         bins = _binned(column)
         shares = {name: told_share(bins, codes[::step]) for name, codes in attributes.items()}
-        name = max(shares, key=lambda name: shares[name])
+        name = max(shares, key=shares.__getitem__)
         if shares[name] >= TOLD:
             found.append(Giveaway(feature, name, shares[name]))
     return found
@@ -60,9 +59,8 @@ def told_share(bins: IntArray, codes: IntArray) -> float:
     n_groups = int(codes.max()) + 1
     joint = np.bincount(bins * n_groups + codes, minlength=(int(bins.max()) + 1) * n_groups).reshape(-1, n_groups)
     rows, prior = joint.sum(axis=1), joint.sum(axis=0)
-    others = rows[:, None] - joint
     certain = joint >= CERTAIN * rows[:, None]
-    lifted = joint * (len(codes) - prior) >= _ODDS * others * prior
+    lifted = joint * (len(codes) - prior) >= _ODDS * (rows[:, None] - joint) * prior
     told = (certain & lifted & (prior < len(codes))).any(axis=1) & (rows >= _LEAST)
     return float(rows[told].sum() / len(codes))
 
@@ -73,24 +71,23 @@ def read_attributes(sensitive_features: Any, codes: IntArray) -> dict[str, IntAr
     if frame.shape[1] == 1:
         name = frame.columns[0]
         return {name if isinstance(name, str) else "the group": codes}
-    columns = {str(name): pd.factorize(frame[name])[0].astype(np.intp) for name in frame.columns}
-    return {"the group": codes} | columns
+    return {"the group": codes} | {str(name): pd.factorize(frame[name])[0].astype(np.intp) for name in frame.columns}
 
 
 def warn_giveaways(found: Sequence[Giveaway], names: Sequence[str]) -> None:
     """Name the features; the field ``shares`` of the warning has the share of rows that each tells, by its name."""
     if not found:
         return
-    first = sorted(found, key=lambda each: -each.share)
-    said = "; ".join(
-        f"{names[each.feature]!r} tells {each.attribute} in {each.share:.0%} of the rows" for each in first[:5]
-    )
-    more = f"; and {len(found) - 5} more features" if len(found) > 5 else ""
+    said = [
+        f"{names[each.feature]!r} tells {each.attribute} in {each.share:.0%} of the rows"
+        for each in sorted(found, key=lambda each: -each.share)
+    ]
+    more = [f"and {len(said) - 5} more features"] if len(said) > 5 else []
     warn(
         GroupGivenAwayWarning(
-            "features nearly give the group away: {said}{more}. What is scored by them is scored by group; leave them "
-            "out unless they are needed",
-            said=said, more=more, shares={str(names[each.feature]): each.share for each in found},
+            "features nearly give the group away: {said}. What is scored by them is scored by group; leave them out "
+            "unless they are needed",
+            said="; ".join(said[:5] + more), shares={str(names[each.feature]): each.share for each in found},
         )
     )  # fmt: skip
 

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, pairwise, product
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -75,35 +75,31 @@ class ColumnTally:
         values = values[np.isfinite(values)]
         few = tuple(np.unique(values)[: MANY + 1].tolist())
         fractions = column.dtype.kind == "f" and bool((values != np.floor(values)).any())
-        unnamed = number or (fractions and len(few) > MANY)
-        names = frozenset() if unnamed else frozenset(coded(column)[1])
-        texts = bool(names) and not plain and not number
-        return cls(names, QuantileSketch.of(values, _EXACT), few, fractions, texts)
+        names = frozenset[str]() if number or (fractions and len(few) > MANY) else frozenset(coded(column)[1])
+        return cls(names, QuantileSketch.of(values, _EXACT), few, fractions, texts=bool(names) and not plain)
 
     def __add__(self, other: "ColumnTally") -> "ColumnTally":
-        few = tuple(sorted({*self.few, *other.few})[: MANY + 1])
-        fractions, texts = self.fractions or other.fractions, self.texts or other.texts
-        return ColumnTally(self.names | other.names, self.numbers + other.numbers, few, fractions, texts)
-
-    @property
-    def many(self) -> bool:
-        """Whether the column holds numbers alone, and more than `MANY` distinct ones."""
-        return not self.texts and len(self.few) > MANY
+        return ColumnTally(
+            self.names | other.names, self.numbers + other.numbers, tuple(sorted({*self.few, *other.few})[: MANY + 1]),
+            self.fractions or other.fractions, self.texts or other.texts,
+        )  # fmt: skip
 
     @property
     def continuous(self) -> bool:
         """Whether the column is taken as a continuous attribute unasked: it has many numbers, with fractions."""
-        return self.fractions and self.many
+        return self.fractions and not self.texts and len(self.few) > MANY
 
 
 def warn_whole_numbers(name: str, *, text: bool = False) -> None:
     """Warn that each of many whole numbers in a column is a group, and offer both ways; ``text`` is one already."""
-    template = (
-        "{@sensitive_features} has more than {n} whole numbers in column {name!r}, and each is a group of its own; "
-        "set {continuous=} to compare along the number{otherwise}"
-    )
-    otherwise = "" if text else ", or give the column as text if each number is meant as a group"
-    warn(ContinuousWarning(template, n=MANY, name=name, continuous=(name,), otherwise=otherwise))
+    warn(
+        ContinuousWarning(
+            "{@sensitive_features} has more than {n} whole numbers in column {name!r}, and each is a group of its own; "
+            "set {continuous=} to compare along the number{otherwise}",
+            n=MANY, name=name, continuous=(name,),
+            otherwise="" if text else ", or give the column as text if each number is meant as a group",
+        )
+    )  # fmt: skip
 
 
 Columns: TypeAlias = tuple[tuple[str, ColumnTally], ...]  # by name; names need not be distinct
@@ -111,8 +107,7 @@ Columns: TypeAlias = tuple[tuple[str, ColumnTally], ...]  # by name; names need 
 
 def tally_columns(columns: Iterable[Any], continuous: Collection[str] = ()) -> Columns:
     """Summarise pandas series; those named in ``continuous`` must hold numbers."""
-    named = [(str(column.name), column) for column in columns]
-    return tuple((name, ColumnTally.of(column, number=name in continuous)) for name, column in named)
+    return tuple((str(each.name), ColumnTally.of(each, number=str(each.name) in continuous)) for each in columns)
 
 
 @dataclass(frozen=True)
@@ -129,15 +124,17 @@ class Attribute:
         """Take a column as bands of a number, as asked or because of its many fractions, or as groups by value."""
         asked = name in rules.continuous
         if tally.continuous and not asked:
-            template = (
-                "{@sensitive_features} has more than {n} values with fractions in column {name!r}: it is taken as "
-                "a continuous attribute, in {n_bands} bands; name it in {@continuous}, or give groups of your own"
-            )
-            warn(ContinuousWarning(template, n=MANY, name=name, n_bands=rules.bands))
-        elif tally.many and not asked:
-            warn_whole_numbers(name)
+            warn(
+                ContinuousWarning(
+                    "{@sensitive_features} has more than {n} values with fractions in column {name!r}: it is taken as "
+                    "a continuous attribute, in {n_bands} bands; name it in {@continuous}, or give groups of your own",
+                    n=MANY, name=name, n_bands=rules.bands,
+                )
+            )  # fmt: skip
         if asked or tally.continuous:
             return cls.of_bands(name, tally.numbers, rules.bands)
+        if len(tally.few) > MANY and not tally.texts:
+            warn_whole_numbers(name)
         return cls(name, tuple(sorted(tally.names)))
 
     @classmethod
@@ -185,15 +182,12 @@ class Attribute:
 
 @dataclass(frozen=True)
 class Cut:
-    """A column that may justify a difference: its values, or a number cut at ``edges``.
-
-    ``coarse`` says that rows of one part may still differ in the number.
-    """
+    """A column that may justify a difference: its values, or a number cut at ``edges``."""
 
     name: str
     values: tuple[str, ...] = ()
     edges: FloatArray | None = None
-    coarse: bool = False
+    coarse: bool = False  # rows of one part may still differ in the number
 
     @classmethod
     def of(cls, name: str, tally: ColumnTally) -> "Cut":
@@ -203,8 +197,8 @@ class Cut:
         few = np.array(tally.few)
         if len(few) <= CUTS:
             return cls(name, edges=(few[1:] + few[:-1]) / 2)
-        shares = np.arange(1, CUTS) / CUTS
-        return cls(name, edges=np.unique([tally.numbers.quantile(share) for share in shares]), coarse=True)
+        edges = np.unique([tally.numbers.quantile(share) for share in np.arange(1, CUTS) / CUTS])
+        return cls(name, edges=edges, coarse=True)
 
     @property
     def part_names(self) -> list[str]:
@@ -263,24 +257,18 @@ class Coder:
             parts = [sensitive.values]
         else:
             columns = zip(self.attributes, protected_columns(sensitive, n_rows, None), strict=True)
-            parts = [attribute.encode(column)[:, None] for attribute, column in columns]
+            parts = [attribute.encode(column) for attribute, column in columns]
         if self.cuts:
             strata = zip(self.cuts, protected_columns(given, n_rows, None, name="given"), strict=True)
-            parts += [cut.encode(column)[:, None] for cut, column in strata]
+            parts += [cut.encode(column) for cut, column in strata]
         if self.labelled:
-            parts.append(np.asarray(labels, dtype=float)[:, None])
+            parts.append(np.asarray(labels, dtype=float))
         return np.column_stack(parts)
 
     @property
-    def width(self) -> int:
-        """Number of columns that `encode` returns."""
-        first = self.attributes[0]
-        return (len(first.values) if first.probable else len(self.attributes)) + len(self.cuts) + self.labelled
-
-    @property
-    def n_strata(self) -> int:
-        """Number of strata, all cuts crossed."""
-        return int(np.prod([len(cut.part_names) for cut in self.cuts], initial=1))
+    def strata(self) -> list[str]:
+        """Names of the strata, all cuts crossed; a single one without a name if there are no cuts."""
+        return [", ".join(parts) for parts in product(*(cut.part_names for cut in self.cuts))]
 
     def by_attribute(self, numbers: FloatArray) -> list[tuple[Attribute, FloatArray]]:
         """Each attribute with its columns of the numbers."""
@@ -295,7 +283,7 @@ class Coder:
     def strata_and_labels(self, numbers: FloatArray) -> tuple[IntArray, IntArray]:
         """The stratum of each row, and 1 for a known outlier, 0 for a known inlier; -1 for none, shapes (n,)."""
         strata, none = np.zeros(len(numbers), dtype=np.intp), np.full(len(numbers), -1, dtype=np.intp)
-        parts = _whole(numbers[:, self.width - len(self.cuts) - self.labelled :]).T
+        parts = _whole(numbers[:, numbers.shape[1] - len(self.cuts) - self.labelled :]).T
         for cut, part in zip(self.cuts, parts, strict=False):  # labels may follow
             strata = np.where((strata >= 0) & (part >= 0), strata * len(cut.part_names) + part, -1)
         return strata, parts[-1] if self.labelled else none
@@ -406,7 +394,7 @@ class Grouping:
     @property
     def full_names(self) -> tuple[str, ...]:
         """The name of each group of the membership, with stratum and kind of rows where there are several."""
-        strata = [", ".join(parts) for parts in product(*(cut.part_names for cut in self.coder.cuts))]
+        strata = self.coder.strata
         return tuple(
             self.crossings[column.crossing].labels[column.code]
             + (f" in {strata[column.stratum]}" if self.coder.cuts else "")
@@ -426,8 +414,7 @@ class Grouping:
         rows, columns, weights = [], [], []
         for c, crossing in enumerate(self.crossings):
             # For each kind of rows the column of each stratum and group; the last entries are for none.
-            shape = self.coder.n_strata + 1, len(crossing.labels) + 1
-            tables = {among: np.full(shape, -1) for among in kinds}
+            tables = {among: np.full((len(self.coder.strata) + 1, len(crossing.labels) + 1), -1) for among in kinds}
             for index, column in enumerate(self.columns):
                 if column.crossing == c:
                     tables[column.among][column.stratum, column.code] = index
@@ -450,14 +437,15 @@ def count_rows(coder: Coder, numbers: FloatArray) -> Tally:
     beside, total = coder.strata_and_labels(numbers), Counter[tuple[int, ...]]()
     for corner in product(*coder.corners(numbers)):
         shares = [share for _, share in corner if share is not None]
-        columns = np.column_stack([*(codes for codes, _ in corner), *beside])
-        keys, key_of = np.unique(columns, axis=0, return_inverse=True)
+        table = np.column_stack([*(codes for codes, _ in corner), *beside])
+        keys, key_of = np.unique(table, axis=0, return_inverse=True)
         rows = np.bincount(key_of.ravel(), np.prod(shares, axis=0) if shares else None, len(keys))
         total.update(dict(zip(map(tuple, keys.tolist()), np.nan_to_num(rows).tolist(), strict=True)))
     return total
 
 
-class Coded(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Coded:
     """The coder of some rows, their columns as numbers, and their protected columns with bands by name."""
 
     coder: Coder
@@ -465,28 +453,24 @@ class Coded(NamedTuple):
     sensitive: Any
 
 
-class Crossed(NamedTuple):
-    """Rows by hard, crossed groups, and the fields of `Coded`."""
+@dataclass(frozen=True, eq=False)
+class Crossed(Coded):
+    """The same rows, by hard, crossed groups too."""
 
     groups: Codes
-    sensitive: Any
-    coder: Coder
-    numbers: FloatArray
 
 
 def read_crossed(sensitive: Any, rules: Groups, n_rows: int, **columns: Any) -> Crossed:
-    """Read the hard groups of rows in memory: of bands and probable groups the one that a row belongs to most.
-
-    The parameters are those of `read_coded`.
-    """
-    coder, numbers, hard = read_coded(sensitive, rules, n_rows, **columns)
-    first = coder.attributes[0]
-    if not first.probable:
-        return Crossed(read_groups(hard, n_rows, of_crossings(rules, coder)), hard, coder, numbers)
-    # The sizes of probable groups do not follow from the likeliest group of each row, so none is too small here.
-    groups = Codes(first.hard(numbers[:, : len(first.values)]), first.values)
-    refuse_unknown(groups.codes, rules)
-    return Crossed(groups, hard, coder, numbers)
+    """Read rows (`read_coded`) and their hard groups: of bands and probable groups the one with the largest share."""
+    rows = read_coded(sensitive, rules, n_rows, **columns)
+    first = rows.coder.attributes[0]
+    if first.probable:
+        # Sizes of probable groups do not follow from the likeliest group of each row, so none is too small here.
+        groups = Codes(first.hard(rows.numbers[:, : len(first.values)]), first.values)
+        refuse_unknown(groups.codes, rules)
+    else:
+        groups = read_groups(rows.sensitive, n_rows, of_crossings(rules, rows.coder))
+    return Crossed(**vars(rows), groups=groups)
 
 
 def of_crossings(rules: Groups, coder: Coder) -> Groups:
@@ -497,16 +481,9 @@ def of_crossings(rules: Groups, coder: Coder) -> Groups:
 def read_coded(
     sensitive: Any, rules: Groups, n_rows: int, *, rows: Any = None, given: Any = None, labels: FloatArray | None = None
 ) -> Coded:
-    """Read the columns of rows in memory as numbers.
+    """Read the columns of rows in memory as numbers; the index of ``rows``, the data, must be in the same order.
 
-    Parameters
-    ----------
-    sensitive, given : as in `evenout.FairOutlierEnsemble.fit`
-    rules : Groups
-    rows : object
-        The data itself, whose index must be in the same order.
-    labels : array of shape (n,), optional
-        Where notions compare rows of known outcome.
+    There are ``labels`` (n,) where notions compare rows of known outcome.
     """
     strata = tally_columns(() if given is None else protected_columns(given, n_rows, rows, name="given"))
     if isinstance(sensitive, GroupProbabilities):
@@ -538,8 +515,12 @@ def _warn_many_crossed(attributes: Sequence[Attribute], n: int) -> None:
     """Say how attributes are compared one by one where crossing them makes very many groups."""
     many = any(len(attribute.values) > MANY for attribute in attributes)  # which has led to a warning already
     if len(attributes) > 1 and n > MOST_CROSSED and not many:
-        template = "{columns} make {n} groups where they are crossed; set {cross=False} to compare each by itself"
-        warn(SmallGroupWarning(template, columns=_listed(attribute.name for attribute in attributes), n=n))
+        warn(
+            SmallGroupWarning(
+                "{columns} make {n} groups where they are crossed; set {cross=False} to compare each by itself",
+                columns=_listed(attribute.name for attribute in attributes), n=n,
+            )
+        )  # fmt: skip
 
 
 def _warn_indicators(columns: Sequence[Any]) -> None:
@@ -551,11 +532,13 @@ def _warn_indicators(columns: Sequence[Any]) -> None:
         families.setdefault(_LAST_MARK.split(str(column.name))[0], []).append(column)
     for family in families.values():
         if len(family) >= 3 and (sum(column.astype(str).isin(ones).astype(int) for column in family) == 1).all():
-            template = (
-                "each row has a 1 in exactly one of {columns}: they look like one attribute, but are crossed as {n}; "
-                "make one column of them, such as frame[[...]].idxmax(axis=1), to compare its values"
-            )
-            warn(AttributeWarning(template, columns=_listed(column.name for column in family), n=len(family)))
+            warn(
+                AttributeWarning(
+                    "each row has a 1 in exactly one of {columns}: they look like one attribute, but are crossed as "
+                    "{n}; make one column of them, such as frame[[...]].idxmax(axis=1), to compare its values",
+                    columns=_listed(column.name for column in family), n=len(family),
+                )
+            )  # fmt: skip
             return
 
 
@@ -574,9 +557,9 @@ def is_plain(coder: Coder, among: Collection[str], rules: Groups) -> bool:
 def settle_grouping(coder: Coder, tally: Tally, among: Sequence[str], rules: Groups) -> Grouping:
     """Settle which groups there are, and which are compared, by the rules on small groups."""
     every = tuple(range(len(coder.attributes)))
-    each: list[tuple[int, ...]] = [(a,) for a in every] if rules.cross is not True else []
-    crossed = [every] if rules.cross or len(every) == 1 else []
-    crossings = tuple(_crossing(coder, tally, attributes, rules) for attributes in dict.fromkeys([*each, *crossed]))
+    each: list[tuple[int, ...]] = [] if rules.cross is True else [(a,) for a in every]
+    crossed = dict.fromkeys([*each, every] if rules.cross else each)
+    crossings = tuple(_crossing(coder, tally, attributes, rules) for attributes in crossed)
     columns, blocks, counts = _compared(coder, crossings, tally, among, rules.min_size)
     overlaps = _overlaps(coder, crossings, columns)
     if len(overlaps) > MOST_OVERLAPS:
@@ -605,8 +588,7 @@ def _crossing(coder: Coder, tally: Tally, indices: tuple[int, ...], rules: Group
     labels, codes, left_out = settle({name: max(int(n + 1e-6), 1) for name, n in counts.items() if n > 0}, rules)
     warn_left_out(left_out, len(labels), rules.min_size)
     _warn_many_crossed(attributes, len(labels) + len(left_out))
-    kept = sorted((key, codes[name]) for key, name in keys.items() if name in codes)
-    rising, of_keys = np.array(kept, dtype=np.intp).T
+    rising, of_keys = np.array(sorted((key, codes[name]) for key, name in keys.items() if name in codes)).T
     return CrossedAttributes(indices, labels, rising, of_keys, sizes, left_out)
 
 
@@ -631,13 +613,12 @@ def _compared(
             few = {crossing.labels[code]: int(n) for (_, code), n in sizes.items() if n < least}
             warn_left_out(few, len(crossing.labels), least, f"known {kind}")
         total = sum(sum(groups.values()) for groups in kept.values())
+        by_size, of = any(each.knots is not None for each in attributes), " & ".join(each.name for each in attributes)
         for stratum, groups in kept.items():
-            members = tuple(range(len(columns), len(columns) + len(groups)))
+            members, weight = range(len(columns), len(columns) + len(groups)), sum(groups.values()) / total
+            blocks.append(Block(tuple(members), weight / len(crossings), by_size, kind, of))
             columns += [GroupColumn(kind, c, stratum, code) for code in groups]
             counts += groups.values()
-            weight = sum(groups.values()) / total / len(crossings)
-            by_size = any(attribute.knots is not None for attribute in attributes)
-            blocks.append(Block(members, weight, by_size, kind, " & ".join(each.name for each in attributes)))
     _check_strata(coder, {block.among for block in blocks}, among, left_out, least)
     return columns, blocks, counts
 
@@ -660,17 +641,18 @@ def _check_strata(
     for kind in among:
         rows = "rows" if kind == "all" else f"known {kind}"
         if kind in compared and coder.cuts and left_out[kind]:
-            template = (
-                "{n} strata of {@given} have no two groups of {least} {rows}: they are left out of the "
-                "comparison. Give fewer or coarser columns, or lower {@min_size}, to compare within them."
-            )
-            warn(SmallGroupWarning(template, n=left_out[kind], rows=rows, least=least))
+            warn(
+                SmallGroupWarning(
+                    "{n} strata of {@given} have no two groups of {least} {rows}: they are left out of the "
+                    "comparison. Give fewer or coarser columns, or lower {@min_size}, to compare within them.",
+                    n=left_out[kind], rows=rows, least=least,
+                )
+            )  # fmt: skip
         if kind not in compared and (kind != "all" or coder.cuts):
-            rows += f" in any of {coder.n_strata} strata" if coder.cuts else ""
             raise InputError(
-                "there are no two groups of {least} {rows}: nothing can be compared; lower "
-                "{@min_size}, or give more rows",
-                least=least, rows=rows,
+                "there are no two groups of {least} {rows}{strata}: nothing can be compared; lower {@min_size}, or "
+                "give more rows",
+                least=least, rows=rows, strata=f" in any of {len(coder.strata)} strata" if coder.cuts else "",
             )  # fmt: skip
 
 
@@ -691,9 +673,9 @@ def _overlaps(
         hard = not any(reach[a] for a in crossings[one.crossing].attributes)
         if (one.among, one.stratum) != (two.among, two.stratum) or (one.crossing == two.crossing and hard):
             return False
-        pairs = product(values[g], values[h])
         return any(
-            all(abs(left[a] - right[a]) <= reach[a] for a in left.keys() & right.keys()) for left, right in pairs
+            all(abs(left[a] - right[a]) <= reach[a] for a in left.keys() & right.keys())
+            for left, right in product(values[g], values[h])
         )
 
     return tuple((g, h) for g, h in combinations(range(len(columns)), 2) if share_rows(g, h))

@@ -20,16 +20,9 @@ EVERY = Groups(min_size=1, unknown="ignore")  # all groups, however small
 
 @dataclass(frozen=True)
 class Codes:
-    """Group codes of n rows.
+    """Group codes of n rows: 0..G-1 in the order of ``labels``; -1 where the group is unknown, or left out.
 
-    Parameters
-    ----------
-    codes : array of shape (n,)
-        0..G-1 in the order of ``labels``; -1 where the group is unknown, or left out because it is small.
-    labels : tuple of str
-        One name per group; see `group_name`.
-    left_out : dict of str to int
-        Groups that are too small to be measured, and their rows.
+    ``left_out`` are the groups that are too small to be measured, and their rows.
     """
 
     codes: Annotated[IntArray, "n", Within(-1)]
@@ -44,6 +37,10 @@ class Codes:
     def counts(self) -> IntArray:
         """Rows in each group, shape (G,)."""
         return np.bincount(self.codes[self.codes >= 0], minlength=len(self.labels))
+
+    def recoded(self, code_of: Mapping[str, int]) -> IntArray:
+        """The code of each row's group by other codes of their names, shape (n,); -1 for a name without one."""
+        return np.array([*(code_of.get(name, -1) for name in self.labels), -1], dtype=np.intp)[self.codes]
 
 
 class KeptGroups(NamedTuple):
@@ -87,8 +84,10 @@ def settle(counts: Mapping[str, int], rules: Groups, unit: str = "rows") -> Kept
 
 def _require_two(labels: Sequence[str]) -> None:
     if len(labels) < 2:
-        found = f"one group only ({labels[0]!r})" if labels else "no known group"
-        raise InputError("{@sensitive_features} has {found}; fairness compares at least two groups", found=found)
+        raise InputError(
+            "{@sensitive_features} has {found}; fairness compares at least two groups",
+            found=f"one group only ({labels[0]!r})" if labels else "no known group",
+        )
 
 
 def with_sizes(sizes: Mapping[str, int], most: int) -> str:
@@ -102,18 +101,11 @@ def with_sizes(sizes: Mapping[str, int], most: int) -> str:
 
 
 def read_groups(sensitive_features: Any, n_rows: int, rules: Groups = STRICT, *, rows: Any = None) -> Codes:
-    """Read protected groups; several columns give one group per combination of values that occurs.
+    """Read protected groups, (n,) or (n, c); several columns give one group per combination of values that occurs.
 
-    Parameters
-    ----------
-    sensitive_features : array, series, list or frame of shape (n,) or (n, c)
-    n_rows : int
-        Rows of the data that the groups belong to.
-    rules : Groups
-        On small groups and missing values; all columns are crossed here. Rows of small groups that are left out, and
-        those without a group, have code -1; fewer than two groups may be left.
-    rows : object
-        The data itself: if both carry an index, a different order of the same labels is refused.
+    The rules are on small groups and missing values; all columns are crossed here. Rows of small groups that are left
+    out, and those without a group, have code -1; fewer than two groups may be left. ``rows`` are the data themselves:
+    if both carry an index, a different order of the same labels is refused.
 
     >>> groups = read_groups([["f", "old"], ["m", "old"], ["f", "old"], ["m", "old"]], 4)
     >>> groups.codes.tolist(), groups.labels
@@ -122,8 +114,7 @@ def read_groups(sensitive_features: Any, n_rows: int, rules: Groups = STRICT, *,
     every = label_rows(sensitive_features, n_rows, rows=rows, unknown="ignore")
     refuse_unknown(every.codes, rules)
     labels, code_of, left_out = settle(dict(zip(every.labels, every.counts.tolist(), strict=True)), rules)
-    codes = np.array([*(code_of[name] for name in every.labels), -1], dtype=np.intp)  # the last one is for unknown, -1
-    return Codes(codes[every.codes], labels, left_out)
+    return Codes(every.recoded(code_of), labels, left_out)
 
 
 def refuse_unknown(
@@ -141,18 +132,16 @@ def refuse_unknown(
 
 def warn_left_out(left_out: Mapping[str, int], n_compared: int, min_size: int, unit: str = "rows") -> None:
     """Name the groups that are too small to be measured; say so if too few are left to compare."""
-    if not left_out:
-        return
-    rest = (
-        "their rows are scored, but not compared"
-        if n_compared >= 2
-        else "fewer than two groups are left to compare, so nothing is evened out"
-    )
-    template = (
-        "groups of fewer than {least} {unit} are left out: {named}; {rest}. "
-        "Lower {@min_size}, or set {small='merge'}, to measure them."
-    )
-    warn(SmallGroupWarning(template, least=min_size, unit=unit, named=with_sizes(left_out, 4), rest=rest))
+    if left_out:
+        alone = "fewer than two groups are left to compare, so nothing is evened out"
+        warn(
+            SmallGroupWarning(
+                "groups of fewer than {least} {unit} are left out: {named}; {rest}. "
+                "Lower {@min_size}, or set {small='merge'}, to measure them.",
+                least=min_size, unit=unit, named=with_sizes(left_out, 4),
+                rest="their rows are scored, but not compared" if n_compared >= 2 else alone,
+            )
+        )  # fmt: skip
 
 
 def label_rows(sensitive_features: Any, n_rows: int, *, rows: Any = None, unknown: str = "error") -> Codes:
@@ -176,22 +165,12 @@ def label_rows(sensitive_features: Any, n_rows: int, *, rows: Any = None, unknow
 
 
 def match_groups(
-    sensitive_features: Any,
-    n_rows: int,
-    labels: Sequence[str],
-    *,
-    rows: Any = None,
-    unknown: str = "error",
+    sensitive_features: Any, n_rows: int, labels: Sequence[str], *, rows: Any = None, unknown: str = "error",
     unseen: str = "error",
-) -> Codes:
+) -> Codes:  # fmt: skip
     """Code new rows by the ``labels`` that are known from fitting, or by these without names of columns.
 
-    Parameters
-    ----------
-    unknown : {"error", "ignore"}
-        Rows without a group: refuse them, or give them code -1.
-    unseen : {"error", "ignore"}
-        Groups that are none of the ``labels``: refuse them, or give them code -1 and count them as left out.
+    Rows of ``unknown`` group and ``unseen`` groups are an "error", or get code -1; the latter are left out.
     """
     groups = label_rows(sensitive_features, n_rows, rows=rows, unknown=unknown)
     code_of = {label: code for code, label in enumerate(labels)}
@@ -204,8 +183,7 @@ def match_groups(
             "rows of all groups",
             named=", ".join(map(repr, [*others][:10])), known=", ".join(map(repr, labels[:10])),
         )  # fmt: skip
-    codes = np.array([*(code_of.get(name, -1) for name in groups.labels), -1], dtype=np.intp)[groups.codes]
-    return Codes(codes, tuple(labels), others)
+    return Codes(groups.recoded(code_of), tuple(labels), others)
 
 
 def protected_columns(
@@ -229,8 +207,10 @@ def protected_columns(
         )
     frame = pd.DataFrame(as_pandas(sensitive_features))
     if len(frame) != n_rows:
-        what = "group" if name == "sensitive_features" else "row"
-        raise ValueError(f"{name} has {len(frame)} rows, but X has {n_rows}; give one {what} per row of X")
+        raise ValueError(
+            f"{name} has {len(frame)} rows, but X has {n_rows}; "
+            f"give one {'group' if name == 'sensitive_features' else 'row'} per row of X"
+        )
     if shuffled(sensitive_features, rows):
         raise ValueError(
             f"{name} and X have the same index in a different order; align them first, for example {name}.loc[X.index]"
@@ -243,9 +223,12 @@ def protected_columns(
 def shuffled(values: Any, rows: Any) -> bool:
     """Whether both carry an index, of the same labels in another order."""
     index, order = getattr(values, "index", None), getattr(rows, "index", None)
-    if not isinstance(index, pd.Index) or not isinstance(order, pd.Index):
-        return False
-    return not index.equals(order) and bool(index.sort_values().equals(order.sort_values()))
+    return (
+        isinstance(index, pd.Index)
+        and isinstance(order, pd.Index)
+        and not index.equals(order)
+        and bool(index.sort_values().equals(order.sort_values()))
+    )
 
 
 def coded(column: Any) -> tuple[IntArray, list[str]]:

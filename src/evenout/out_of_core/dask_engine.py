@@ -87,14 +87,9 @@ class DaskEngine(Engine):
 def collection_engine(
     X: Any, sensitive_features: Any, given: Any = None, labels: Any = None, label_propensity: Any = None
 ) -> DaskEngine:
-    """The engine of a Dask frame or array and of its protected columns, which have the same partitions.
+    """The engine of a Dask DataFrame, or array of shape (n, d), and of the columns beside it, with the same partitions.
 
-    Parameters
-    ----------
-    X : Dask DataFrame, or array of shape (n, d)
-    sensitive_features : Dask Series, DataFrame or array of shape (n,) or (n, c), or GroupProbabilities of a DataFrame
-    given, labels, label_propensity : the same, optional
-        Columns that may justify a difference, labels, and the chances with which they became known.
+    These are Dask Series, DataFrames or arrays of shape (n,) or (n, c), or `GroupProbabilities` of a DataFrame.
     """
     refuse_lone_propensity(labels, label_propensity)
     if sensitive_features is None:
@@ -102,13 +97,12 @@ def collection_engine(
             "sensitive_features is missing: fairness needs the group of every training row; "
             "pass sensitive_features=<Dask Series, DataFrame or array>"
         )
-    if isinstance(sensitive_features, GroupProbabilities):
+    probable = isinstance(sensitive_features, GroupProbabilities)
+    groups = _aligned(X, sensitive_features.frame if probable else sensitive_features, "sensitive_features")
+    if probable:
         import dask
 
-        probable = dask.delayed(GroupProbabilities.unchecked)
-        groups = [probable(part) for part in _aligned(X, sensitive_features.frame, "sensitive_features")]
-    else:
-        groups = _aligned(X, sensitive_features, "sensitive_features")
+        groups = [dask.delayed(GroupProbabilities.unchecked)(part) for part in groups]
     named = {"given": given, "labels": labels, "label_propensity": label_propensity}
     others = [_aligned(X, columns, name) for name, columns in named.items()]
     data = list(zip(_partitions(X, "X"), groups, *others, strict=True))
@@ -123,12 +117,7 @@ def score_collection(
 ) -> Any:
     """Apply a method of a fitted model to every partition: a Dask array of shape (m,), or (m, columns); lazy.
 
-    Parameters
-    ----------
-    score : callable
-        ``score(rows)``, or ``score(rows, sensitive_features=...)`` where these are given.
-    X, sensitive_features : as in `collection_engine`
-    columns : int, optional
+    It is called as ``score(rows)``, or as ``score(rows, sensitive_features=...)`` where these are given.
     """
     import dask.array as da
 
@@ -143,10 +132,7 @@ def score_collection(
 
 
 def frame_collection(method: Callable[..., Any], X: Any, meta: Any, sensitive_features: Any = None) -> Any:
-    """Apply a method that returns a frame to every partition: a Dask frame, lazy; ``meta`` is a frame without rows.
-
-    Parameters are those of `score_collection`.
-    """
+    """Apply a method that returns a frame to every partition: a Dask frame, lazy; ``meta`` is a frame without rows."""
     import dask.dataframe as dd
 
     return dd.from_delayed(_applied(method, X, sensitive_features, meta), meta=meta, verify_meta=False)
@@ -156,8 +142,8 @@ def _applied(method: Callable[..., Any], X: Any, sensitive_features: Any, empty:
     """Results of a method for each partition, delayed; ``empty`` for a partition without rows."""
     import dask
 
-    pairs = zip(_partitions(X, "X"), _aligned(X, sensitive_features, "sensitive_features"), strict=True)
     shared, run = DaskEngine((), None).share(method), dask.delayed(_apply, pure=False)
+    pairs = zip(_partitions(X, "X"), _aligned(X, sensitive_features, "sensitive_features"), strict=True)
     return [run(shared, empty, rows, groups) for rows, groups in pairs]
 
 
@@ -212,8 +198,7 @@ def _partitions(collection: Any, name: str) -> list[Any]:
     if hasattr(collection, "chunks"):
         if collection.ndim not in (1, 2):
             raise ValueError(f"{name} has {collection.ndim} dimensions; give one row per case")
-        by_rows = collection.rechunk({1: -1}) if collection.ndim == 2 else collection
-        return list(by_rows.to_delayed().ravel())
+        return list((collection.rechunk({1: -1}) if collection.ndim == 2 else collection).to_delayed().ravel())
     # Otherwise Dask joins small files, not the same ones for all columns, and rows would be paired with wrong groups.
     return list(collection.to_delayed(optimize_graph=False))
 

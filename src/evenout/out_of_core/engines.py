@@ -6,7 +6,7 @@ algorithms in `survey` and `evenout.fitting.passes` need no more than that: they
 
 import tempfile
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
@@ -20,10 +20,10 @@ import scipy.sparse
 from sklearn.utils.validation import check_array
 
 from evenout.core.parallel import one_blas_thread
-from evenout.core.types import FloatArray, IntArray
+from evenout.core.types import FloatArray
 from evenout.exceptions import InputError
 from evenout.groups.model import Attribute, Coder
-from evenout.groups.read import GroupProbabilities, label_rows
+from evenout.groups.read import Codes, GroupProbabilities, label_rows
 from evenout.tables.rows import plain_rows, read_outcomes, read_propensity, refuse_huge
 
 T = TypeVar("T")
@@ -96,22 +96,13 @@ AHEAD = 2  # partitions that are read while another is scored
 class Partition:
     """Rows that are read and worked on together.
 
-    Parameters
-    ----------
-    index : int
-        Among the partitions.
-    source : str
-        Where the rows come from, for messages and tables: a file, or the number of a partition.
-    load : callable
-        Returns the features, array or frame of shape (m, d), and the fields of a `Chunk`, as far as asked for.
-    first_row : int
-        Index of the first row in the source.
+    ``load`` returns the features, array or frame of shape (m, d), and the fields of a `Chunk`, as far as asked for.
     """
 
-    index: int
-    source: str
+    index: int  # among the partitions
+    source: str  # where the rows come from, for messages and tables: a file, or the number of a partition
     load: Callable[[], tuple[Any, ...]]
-    first_row: int = 0
+    first_row: int = 0  # its index in the source
 
     @contextmanager
     def located(self, n_rows: int, *, counted_from: int = 0) -> Iterator[None]:
@@ -121,20 +112,18 @@ class Partition:
         except ValueError as error:
             first = self.first_row + counted_from
             rows = f" (rows from {first} to {first + n_rows - 1}, here counted from {counted_from})"
-            where = self.source + (rows if self.first_row else "")
-            raise InputError("{where}: {error}", where=where, error=error) from None
+            raise InputError(
+                "{where}: {error}", where=self.source + (rows if self.first_row else ""), error=error
+            ) from None
 
 
 class Chunk(NamedTuple):
-    """The columns of a partition other than its features; None for those not asked for.
+    """The columns of a partition other than its features; None for those not asked for."""
 
-    Protected columns, (m,) or (m, c); columns that may justify a difference; labels and their propensity, (m,).
-    """
-
-    sensitive: Any = None
-    given: Any = None
-    labels: FloatArray | None = None
-    propensity: FloatArray | None = None
+    sensitive: Any = None  # protected columns, (m,) or (m, c)
+    given: Any = None  # columns that may justify a difference
+    labels: FloatArray | None = None  # (m,)
+    propensity: FloatArray | None = None  # (m,), of the labels
 
 
 @dataclass(frozen=True)
@@ -142,19 +131,14 @@ class PartitionRows:
     """The cleaned rows of one partition."""
 
     X: FloatArray  # (m, d)
-    names: tuple[str, ...]  # the groups that occur here
-    index: IntArray  # (m,): which of ``names`` each row belongs to; -1 where the group is unknown
+    groups: Codes  # those that occur here
     chunk: Chunk
     # (m, columns): protected columns, strata and labels as numbers, by a `Coder`; no column without one
     numbers: FloatArray
 
-    def codes(self, known: Mapping[str, int]) -> IntArray:
-        """The code of each row's group among the known ones, shape (m,); -1 for any other."""
-        return np.array([*(known.get(name, -1) for name in self.names), -1], dtype=np.intp)[self.index]
-
     def labels(self) -> Any:
         """The name of each row's group, or None, as an array of objects of shape (m,)."""
-        return np.array([*self.names, None], dtype=object)[self.index]
+        return np.array([*self.groups.labels, None], dtype=object)[self.groups.codes]
 
     def known(self) -> FloatArray:
         """The label of each row and the chance with which it became known, NaN where there is none, shape (m, 2)."""
@@ -168,21 +152,19 @@ def read_rows(part: Partition, coder: Coder | None = None) -> PartitionRows:
     with part.located(len(X)):
         features, chunk = _features(X), Chunk(*columns)
         n, sensitive = len(features), chunk.sensitive
-        if chunk.labels is not None:
-            chunk = chunk._replace(labels=read_outcomes(chunk.labels, n))
-        if chunk.propensity is not None:
-            chunk = chunk._replace(propensity=read_propensity(chunk.propensity, n))
-        numbers = np.empty((n, 0 if coder is None else coder.width))
-        if sensitive is None or not n:
-            return PartitionRows(features, (), np.full(n, -1), chunk, numbers)
+        labels = None if chunk.labels is None else read_outcomes(chunk.labels, n)
+        propensity = None if chunk.propensity is None else read_propensity(chunk.propensity, n)
+        chunk = chunk._replace(labels=labels, propensity=propensity)
+        numbers, groups = np.empty((n, 0)), Codes(np.full(n, -1), ())
         if coder is not None:
             numbers = coder.encode(sensitive, chunk.given, chunk.labels, n)
             sensitive = coder.hardened(sensitive, numbers)
         elif isinstance(sensitive, GroupProbabilities):
             likeliest = Coder((Attribute("group", sensitive.names, probable=True),))
             sensitive = likeliest.hardened(sensitive, sensitive.values)
-        groups = label_rows(sensitive, n, rows=X, unknown="ignore")
-        return PartitionRows(features, groups.labels, groups.codes, chunk, numbers)
+        if sensitive is not None:
+            groups = label_rows(sensitive, n, rows=X, unknown="ignore")
+        return PartitionRows(features, groups, chunk, numbers)
 
 
 def _features(X: Any) -> FloatArray:
@@ -215,19 +197,11 @@ class Engine:
 
     In the latter case two more are read ahead, and one is finished. With one thread nothing runs in parallel, and
     memory is that of one partition.
-
-    Parameters
-    ----------
-    parts : sequence of Partition
-    header : frame or array without rows
-        Has the columns of the features.
-    n_threads : int
-        Threads that the work on one partition may use.
     """
 
     parts: Sequence[Partition]
-    header: Any
-    n_threads: int = 1
+    header: Any  # a frame or array without rows, with the columns of the features
+    n_threads: int = 1  # that the work on one partition may use
 
     def share(self, value: T) -> T:
         """Make a value ready to be given to `reduce` more than once; the result stands for the value."""

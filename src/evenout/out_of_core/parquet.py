@@ -41,8 +41,8 @@ def learn_table(engine: Engine, keep: Collection[str] = ()) -> TableEncoder:
         with part.located(len(frame), counted_from=1):
             return {str(name): ColumnFindings.of(frame[name]) for name in frame.columns}
 
-    columns = engine.reduce(look, lambda one, two: {name: one[name] + two[name] for name in one})
-    return TableEncoder(keep).learn(columns)
+    found = engine.reduce(look, lambda one, two: {name: one[name] + two[name] for name in one})
+    return TableEncoder(keep).learn(found)
 
 
 def encoded(engine: Engine, table: TableEncoder) -> Engine:
@@ -91,42 +91,22 @@ def parquet_parts(
     probable: bool = False,
     text: bool = False,
 ) -> tuple[list[Partition], Any]:
-    """Partitions of Parquet files that all have the same columns.
+    """Partitions of Parquet files that all have the same columns, and an empty frame with the feature columns.
 
-    Parameters
-    ----------
-    where : path, glob or several paths
-        A folder stands for all ``*.parquet`` files in it, at any depth, in the order of their names.
-    sensitive : names
-        The protected columns; none for rows that are only scored.
-    features : names, optional
-        Default: all columns but the protected, the excluded, the label and an index that pandas has written.
-    exclude : names
-    given : names
-        Columns that may justify a difference; they may be features as well.
-    label : name, optional
-        Known outliers (1) and inliers (0), missing for others.
-    probable : bool
-        Whether the protected columns are probabilities of groups.
-    text : bool
-        Whether features may be text or dates and have gaps; `columns.encoded` makes numbers of them.
+    Its columns are of type float, or object for text and dates. A folder stands for all ``*.parquet`` files in it, at
+    any depth, in the order of their names. An error names the file that is none, or has other columns than the first.
 
-    Returns
-    -------
-    the partitions, and an empty frame with the feature columns: of type float, or object for text and dates
-
-    Raises
-    ------
-    ValueError
-        That names the file which is no Parquet file, lacks a column, or has other columns than the first one.
+    ``sensitive`` are the protected columns (``probable``: probabilities of groups), none for rows that are only scored;
+    ``given`` may justify a difference, and may be features as well; ``label`` has known outliers (1) and inliers (0).
+    ``features`` are by default all columns but these, ``exclude`` and an index that pandas has written. With ``text``
+    they may be text or dates and have gaps; `encoded` makes numbers of them.
     """
     footers = {path: _open(path).metadata for path in _files(where)}
     schemas = {path: footer.schema.to_arrow_schema() for path, footer in footers.items()}
     labels = [] if label is None else [label]
     names = _features(*next(iter(schemas.items())), sensitive, features, [*exclude, *labels], given)
     roles = names, list(sensitive), list(given), labels
-    columns = _columns(schemas, list(dict.fromkeys(chain(*roles))))
-    texts = _text_columns(columns, names, allowed=text)
+    texts = _text_columns(_columns(schemas, list(dict.fromkeys(chain(*roles)))), names, allowed=text)
     parts: list[Partition] = []
     for path, footer in footers.items():
         start = 0
@@ -236,10 +216,9 @@ def _text_columns(columns: dict[str, tuple[Path, Any]], features: list[str], *, 
     for name in others:
         path, kind = columns[name]
         if not (allowed and (_kind(kind) == "text" or pa.types.is_temporal(kind) or pa.types.is_decimal(kind))):
-            wanted = "numbers, dates or text" if allowed else "numbers"
             raise InputError(
-                "{path}: column {name!r} holds {kind}, not {wanted}; encode it, or {-name}",
-                path=path, name=name, kind=_kind(kind), wanted=wanted,
+                "{path}: column {name!r} holds {kind}, not numbers{more}; encode it, or {-name}",
+                path=path, name=name, kind=_kind(kind), more=", dates or text" if allowed else "",
             )  # fmt: skip
     return others
 
@@ -271,8 +250,9 @@ def _read(path: Path, groups: list[int], features: list[str], *others: list[str]
         raise ValueError(f"{path} is a damaged Parquet file") from None
     table = table.replace_schema_metadata()  # drops the notes of pandas, which make an index of some columns
     # Whole numbers stay whole beside missing values: group 1 must not become group 1.0 in some files.
-    frames = [table.select(names).to_pandas(integer_object_nulls=True) if names else None for names in others]
-    protected, strata, labels = frames
+    protected, strata, labels = (
+        table.select(names).to_pandas(integer_object_nulls=True) if names else None for names in others
+    )
     protected = GroupProbabilities.unchecked(protected) if probable else protected
     return table.select(features).to_pandas(), protected, strata, None if labels is None else labels.iloc[:, 0]
 
@@ -284,16 +264,10 @@ ENGINES = ("local", "dask")
 def open_folder(
     where: str | Path, *, engine: str = "local", scheduler: str | None = None, n_threads: int = 1, **columns: Any
 ) -> Iterator[Engine]:
-    """Yield the engine over a folder, glob or file of Parquet, for `fit_partitions` and `score_partitions`.
+    """Yield the engine over a folder, glob or file of Parquet, with the ``columns`` of `parquet_parts`.
 
-    Parameters
-    ----------
-    where, columns : see `parquet_parts`
-    engine : {"local", "dask"}
-        This process with ``n_threads`` threads, or Dask workers.
-    scheduler : str, optional
-        Address of a Dask scheduler whose workers can read the files; default: a cluster on this machine, for this time.
-    n_threads : int
+    ``engine`` is "local", this process with ``n_threads`` threads, or "dask". The workers of a Dask ``scheduler`` must
+    be able to read the files; without its address there is a cluster on this machine, for this time.
     """
     if engine not in ENGINES:
         raise ValueError(f"engine={engine!r} is unknown; use {' or '.join(map(repr, ENGINES))}")

@@ -78,8 +78,8 @@ def survey_rows(
     A first survey tallies the columns, from which a `Coder` is learnt. To ``measure`` features it gathers their ranges
     instead of frequent rows. Where it has led to a ``coder`` or to ``units``, rows are surveyed again by these.
     """
-    shared = rules, None if measure else reference_size, seed, coder, engine.share(units)
-    return engine.reduce(_survey_part, Survey.__add__, *shared)
+    size = None if measure else reference_size
+    return engine.reduce(_survey_part, Survey.__add__, rules, size, seed, coder, engine.share(units))
 
 
 def learn_units(engine: Engine, ranges: Ranges, *, exact: bool) -> Units:
@@ -92,16 +92,16 @@ def learn_units(engine: Engine, ranges: Ranges, *, exact: bool) -> Units:
     def measure(part: Partition, outline: Outline, capacity: int | None) -> Measures:
         return Measures.of(read_rows(part).X, outline, capacity)
 
-    shared = engine.share(ranges.outline()), None if exact else CAPACITY
-    return engine.reduce(measure, Measures.__add__, *shared).units()
+    capacity = None if exact else CAPACITY
+    return engine.reduce(measure, Measures.__add__, engine.share(ranges.outline()), capacity).units()
 
 
 def content_numbers(rows: PartitionRows, seed: int, units: Units | None) -> Numbers:
     """One number per row from its features, its group's name, its other columns and the seed, shape (m,)."""
     X = rows.X if units is None else units.apply(rows.X)
-    names = np.array([*(zlib.crc32(name.encode()) for name in rows.names), -1.0])
+    names = np.array([*(zlib.crc32(name.encode()) for name in rows.groups.labels), -1.0])
     missing = np.finfo(float).min  # as a number of its own
-    return row_numbers(np.column_stack([X, names[rows.index], np.nan_to_num(rows.numbers, nan=missing)]), seed)
+    return row_numbers(np.column_stack([X, names[rows.groups.codes], np.nan_to_num(rows.numbers, nan=missing)]), seed)
 
 
 def _joined(one: Columns, two: Columns) -> Columns:
@@ -116,29 +116,29 @@ def _survey_part(
 ) -> Survey:
     """Count the groups of a partition, or refuse rows without one; the first survey tallies its columns as well."""
     rows = read_rows(part, coder)
-    n, chunk = len(rows.X), rows.chunk
+    n, chunk, groups = len(rows.X), rows.chunk, rows.groups
     with part.located(n):
-        refuse_unknown(rows.index, rules)
-    counts = np.bincount(rows.index[rows.index >= 0], minlength=len(rows.names))
+        refuse_unknown(groups.codes, rules)
     numbers = np.empty(0, dtype=np.uint64) if reference_size is None else content_numbers(rows, seed, units)
-    survey = Survey(
-        tally=Counter(dict(zip(rows.names, counts.tolist(), strict=True))),
-        unknown=n - int(counts.sum()),
+    first = coder is None and units is None and chunk.sensitive is not None and n > 0
+    probable = chunk.sensitive.names if first and isinstance(chunk.sensitive, GroupProbabilities) else ()
+    strata = protected_columns(chunk.given, n, None, name="given") if first and chunk.given is not None else ()
+    columns = protected_columns(chunk.sensitive, n, None) if first and not probable else ()
+    given, sensitive = tally_columns(strata), tally_columns(columns, rules.continuous)
+    tally = dict(zip(groups.labels, groups.counts.tolist(), strict=True))
+    if any(each.continuous or name in rules.continuous for name, each in sensitive):
+        tally = {"": sum(tally.values())}  # bands are counted once they are known
+    return Survey(
+        tally=Counter(tally),
+        unknown=int((groups.codes < 0).sum()),
         frequent=FrequentValues.of(numbers, reference_size or 0),
+        sensitive=sensitive,
+        given=given,
         known=None if chunk.labels is None else int((chunk.labels >= 0).sum()),
         combined=Counter() if coder is None else count_rows(coder, rows.numbers),
         ranges=Ranges.of(rows.X, CAPACITY) if reference_size is None else None,
+        probable=probable,
     )
-    if coder is not None or units is not None or chunk.sensitive is None or not n:
-        return survey
-    if chunk.given is not None:
-        survey = replace(survey, given=tally_columns(protected_columns(chunk.given, n, None, name="given")))
-    if isinstance(chunk.sensitive, GroupProbabilities):
-        return replace(survey, probable=chunk.sensitive.names)
-    sensitive = tally_columns(protected_columns(chunk.sensitive, n, None), rules.continuous)
-    if any(tally.continuous or name in rules.continuous for name, tally in sensitive):
-        survey = replace(survey, tally=Counter({"": survey.tally.total()}))  # bands are counted once they are known
-    return replace(survey, sensitive=sensitive)
 
 
 _LEAST = 1000  # rows of each group in the reference, where it has as many and the reference has room
@@ -180,8 +180,8 @@ def settle_groups(survey: Survey, rules: Groups, *, quiet: bool = False) -> tupl
 
     Returns the groups and the rows of each, shape (G + 1,); the last entry counts rows of no group that is compared.
     """
-    groups = KeptGroups(survey.probable, {name: code for code, name in enumerate(survey.probable)}, {})
-    groups = groups if survey.probable else settle(survey.tally, rules)
+    probable = KeptGroups(survey.probable, {name: code for code, name in enumerate(survey.probable)}, {})
+    groups = probable if survey.probable else settle(survey.tally, rules)
     counts = np.zeros(len(groups.labels) + 1, dtype=np.intp)
     np.add.at(counts, [groups.code_of[name] for name in survey.tally], [*survey.tally.values()])
     counts[-1] += survey.unknown
@@ -208,8 +208,7 @@ def draw_reference(
     """
     rates = sampling_rates(counts, reference_size)
     often = survey.frequent.at_least(1.0 / rates.min()) if rates.min() < 1 else np.empty(0, dtype=np.uint64)
-    shared = code_of, rates, often, seed, coder, engine.share(units)
-    drawn = engine.reduce(_draw_part, DrawnRows.__add__, *shared)
+    drawn = engine.reduce(_draw_part, DrawnRows.__add__, code_of, rates, often, seed, coder, engine.share(units))
     rate, chance = rates[drawn.codes], drawn.numbers / _UNIT
     expected = drawn.counts * rate
     thinned = np.where(expected >= 1, np.floor(expected + chance), drawn.counts * (chance < rate))
@@ -232,8 +231,7 @@ def sampling_rates(counts: IntArray, reference_size: int) -> FloatArray:
     n = int(counts.sum())
     if n <= reference_size:
         return np.ones(len(counts))
-    room = reference_size // (2 * int(np.count_nonzero(counts)))
-    least = np.minimum(counts, min(_LEAST, room))
+    least = np.minimum(counts, min(_LEAST, reference_size // (2 * int(np.count_nonzero(counts)))))
     share = (reference_size - least.sum()) / (n - least.sum())
     wanted = least + share * (counts - least)
     return np.where(counts > 0, wanted / np.maximum(counts, 1), 1.0)
@@ -249,9 +247,8 @@ def _draw_part(
     units: Units | None,
 ) -> DrawnRows:
     rows = read_rows(part, coder)
-    codes, numbers = rows.codes(known), content_numbers(rows, seed, units)
+    codes, numbers = rows.groups.recoded(known), content_numbers(rows, seed, units)
     repeated = np.isin(numbers, often) & (rates[codes] < 1)
     chosen = repeated | (numbers / _UNIT < rates[codes]) | (rates[codes] >= 1)
-    counts = np.ones(len(codes), dtype=np.intp)
-    candidates = DrawnRows(rows.X, codes, rows.labels(), rows.numbers, rows.known(), numbers, counts, repeated)
-    return candidates.at(chosen).joined()
+    beside = rows.labels(), rows.numbers, rows.known(), numbers, np.ones(len(codes), dtype=np.intp), repeated
+    return DrawnRows(rows.X, codes, *beside).at(chosen).joined()

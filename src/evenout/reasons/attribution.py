@@ -14,7 +14,7 @@ features enter one by one and leave in the same order, which is the opposite ord
 features act together, one such pair is exact already (antithetic sampling; Mitchell et al. 2022). The orders are the
 same for all rows, so that rows that hardly differ get reasons that hardly differ.
 
-- *Trees*: all mixtures go down a tree in one list, which is parted where the row and the typical row part.
+- *Trees*: all mixtures go down a tree in one list, parted where the row and the typical row part.
 - *Distances and densities*: squared distances to a crowd change by one vector when a feature enters. The crowd is all
   training rows, or some of them, `CROWD` at least, with as many fewer neighbours: a detector on a sample. What that is
   off at the two ends, where the score is known, is shared out over the features by the size of their parts.
@@ -28,6 +28,7 @@ named them first more often than the middle of all rows, or the loss of a featur
 
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from itertools import accumulate, pairwise
 from math import comb
 from typing import Any
 
@@ -51,15 +52,11 @@ _SEED = 20240229
 
 @dataclass(frozen=True, eq=False)
 class Orders:
-    """A walk over mixtures of p features, which begins at the typical row.
+    """A walk over mixtures of p features, which begins at the typical row."""
 
-    ``steps`` (L - 1,) are the features that enter or leave. ``pairs`` is the number of orders walked there and back; 0:
-    the walk meets every mixture once.
-    """
-
-    steps: IntArray
+    steps: IntArray  # (L - 1,): the features that enter or leave
     p: int
-    pairs: int
+    pairs: int  # orders walked there and back; 0: the walk meets every mixture once
 
     @cached_property
     def taken(self) -> BoolArray:
@@ -85,14 +82,10 @@ class Orders:
 
     @cached_property
     def _entries(self) -> tuple[IntArray, IntArray, FloatArray]:
-        """All mixtures without each feature, and with it, and the share of the orders in which it so enters.
-
-        Each has the shape (p, 2^(p - 1)).
-        """
+        """All mixtures without each feature, and with it, and the share of orders in which it enters so: (p, 2^p/2)."""
         number = self.taken @ (1 << np.arange(self.p))
-        index = np.argsort(number)
         without = np.array([np.flatnonzero(~self.taken[:, j]) for j in range(self.p)])
-        entered = index[number[without] + (1 << np.arange(self.p))[:, None]]
+        entered = np.argsort(number)[number[without] + (1 << np.arange(self.p))[:, None]]
         share = 1.0 / (self.p * np.array([comb(self.p - 1, size) for size in range(self.p)]))
         return without, entered, share[self.taken.sum(axis=1)[without]]
 
@@ -118,17 +111,13 @@ _DISTANCES = 2**18  # of mixtures to the crowd, for each row
 
 @dataclass(frozen=True)
 class Mixtures:
-    """All mixtures of rows X (m, d) with the typical row (m, d) beside each, as a part of a pool sees them.
-
-    ``player`` (d,) says which of the p features of the table each of these columns belongs to; ``groups`` (m,) are for
-    detectors that use the group.
-    """
+    """All mixtures of rows X (m, d) with the typical row (m, d) beside each, as a part of a pool sees them."""
 
     X: FloatArray
     typical: FloatArray
-    player: IntArray
+    player: IntArray  # (d,): which of the p features of the table each of these columns belongs to
     orders: Orders
-    groups: Any = None
+    groups: Any = None  # (m,), for detectors that use the group
 
     def rows(self) -> FloatArray:
         """All mixtures, one after the other, shape (m L, d)."""
@@ -154,9 +143,8 @@ class Crowd:
             lof, knn = ([int(min(k, max(_LEAST, round(k * share)))) for k in ks] for ks in (fitted.lof, fitted.knn))
             self.model, _ = Neighbours.fit(fitted.locations[rows], lof=lof, knn=knn)
         # What a unit of each column adds to the coordinates, and to products with the crowd.
-        locations = self.model.locations
-        self._each = np.eye(locations.shape[1]) if self._turn is None else self._turn
-        self._products = np.ascontiguousarray(self._each @ locations.T)
+        self._each = np.eye(self.model.locations.shape[1]) if self._turn is None else self._turn
+        self._products = np.ascontiguousarray(self._each @ self.model.locations.T)
 
     def scores(self, mixtures: Mixtures) -> FloatArray:
         """Raw scores of all mixtures, shape (m, L, columns)."""
@@ -164,32 +152,29 @@ class Crowd:
         from evenout.reasons._reason_kernels import walk_crowd
 
         orders, model, turn = mixtures.orders, self.model, self._turn
-        ends = np.array(turned(mixtures.X, turn, 1))
         start = np.ascontiguousarray(mixtures.typical if turn is None else mixtures.typical @ turn)
-        change, itself = mixtures.X - mixtures.typical, find_rows(ends, model.locations)
-        way = (start, change, mixtures.player, self._each, self._products, itself, orders.steps, orders.p)
-        known = (model.locations, model.counts, model.k_distance, model.density, model.lof, model.knn)
-        raw = np.empty((len(change), len(orders.taken), model.width))
-        walk_crowd(*way, *known, int(max([*model.lof, *model.knn])), 0.0 if turn is None else GRID, raw)
+        itself = find_rows(np.array(turned(mixtures.X, turn, 1)), model.locations)
+        raw = np.empty((len(start), len(orders.taken), model.width))
+        walk_crowd(
+            start, mixtures.X - mixtures.typical, mixtures.player, self._each, self._products, itself, orders.steps,
+            orders.p, model.locations, model.counts, model.k_distance, model.density, model.lof, model.knn,
+            int(max([*model.lof, *model.knn])), 0.0 if turn is None else GRID, raw,
+        )  # fmt: skip
         if not isinstance(self.part, Nearness):
             return raw
         return mixtures.joined(self.part.logarithms(raw.reshape(-1, self.part.width)))
 
 
 def mixed_scores(part: Any, mixtures: Mixtures, crowd: Crowd | None) -> FloatArray:
-    """Raw score columns of one part of a pool at all mixtures of some rows, shape (m, L, columns).
-
-    A part with neighbours has a ``crowd``.
-    """
+    """Raw scores of one part of a pool at all mixtures, shape (m, L, columns); a part with neighbours has a crowd."""
     if crowd is not None:
         return crowd.scores(mixtures)
     if isinstance(part, Forest):
         return _forest_scores(part, mixtures)
-    beside = {}
     if isinstance(part, GroupAware):
-        groups = np.asarray(mixtures.groups, dtype=object)
-        beside = {"sensitive_features": np.repeat(groups, len(mixtures.orders.taken), axis=0)}
-    return mixtures.joined(part.score(mixtures.rows(), **beside))
+        groups = np.repeat(np.asarray(mixtures.groups, dtype=object), len(mixtures.orders.taken), axis=0)
+        return mixtures.joined(part.score(mixtures.rows(), sensitive_features=groups))
+    return mixtures.joined(part.score(mixtures.rows()))
 
 
 def _forest_scores(part: Forest, mixtures: Mixtures) -> FloatArray:
@@ -198,8 +183,10 @@ def _forest_scores(part: Forest, mixtures: Mixtures) -> FloatArray:
     taken = np.ascontiguousarray(mixtures.orders.taken.T)
     total = np.empty((len(mixtures.X), taken.shape[1], part.width))
     rows, typical = (np.ascontiguousarray(each, dtype=np.float32) for each in (mixtures.X, mixtures.typical))
-    trees = (part.feature, part.threshold, part.child, part.length, part.root, part.depth, part.sizes)
-    walk_trees(rows, typical, mixtures.player, taken, *trees, total)
+    walk_trees(
+        rows, typical, mixtures.player, taken, part.feature, part.threshold, part.child, part.length, part.root,
+        part.depth, part.sizes, total,
+    )  # fmt: skip
     expected = part.sizes * average_path_length(np.array([part.max_samples]))
     return 2 ** -(total / expected) if expected.all() else np.full(total.shape, 0.5)
 
@@ -210,10 +197,7 @@ _ROWS = 64  # compared at a time
 
 
 def similar_rows(background: Background, X: FloatArray) -> IntArray:
-    """Indices of the 30 rows of the crowd, or of its quarter, most like each row, shape (m, size); groups play no part.
-
-    A row that is in the crowd is not its own company.
-    """
+    """Indices of the 30 rows of the crowd, or of its quarter, most like each row but itself, shape (m, size)."""
     from evenout.reasons._reason_kernels import saturated_distances
 
     crowd, similar = background.crowd, []
@@ -233,11 +217,10 @@ def typical_rows(background: Background, similar: IntArray) -> FloatArray:
     half, runs, typical = (similar.shape[1] - 1) // 2, category_runs(background.crowd), []
     for start in range(0, len(similar), _ROWS):
         near = background.crowd[similar[start : start + _ROWS]]
-        middle = np.partition(near, half, axis=1)[:, half]
+        typical.append(np.partition(near, half, axis=1)[:, half])
         for first, last in runs:
             most = near[:, :, first:last].sum(axis=1).argmax(axis=1)
-            middle[:, first:last] = np.arange(last - first) == most[:, None]
-        typical.append(middle)
+            typical[-1][:, first:last] = np.arange(last - first) == most[:, None]
     return np.concatenate(typical)
 
 
@@ -246,18 +229,13 @@ _NUMBERS = 2**21  # held at a time
 
 @dataclass(frozen=True)
 class Resembling:
-    """Corrections of the fair score for resembling groups; a row that tells nothing of its group gets 0.
-
-    ``likeness`` (m, G) is how much each row resembles each of the groups, 1 where it tells nothing; ``added`` (m, G)
-    what each row gets for that; ``by_feature`` (m, p) what each feature adds to the sum of that, beside the typical row
-    of all rows; ``most`` (m,) the group that each row gets most for, in the direction of the sum.
-    """
+    """Corrections of the fair score for resembling groups; a row that tells nothing of its group gets 0."""
 
     names: tuple[str, ...]
-    likeness: FloatArray
-    added: FloatArray
-    by_feature: FloatArray
-    most: IntArray
+    likeness: FloatArray  # (m, G): how much each row resembles each of the groups, 1 where it tells nothing
+    added: FloatArray  # (m, G): what each row gets for that
+    by_feature: FloatArray  # (m, p): what each feature adds to the sum of that, beside the typical row of all rows
+    most: IntArray  # (m,): the group that each row gets most for, in the direction of the sum
 
 
 @dataclass(frozen=True)
@@ -294,33 +272,32 @@ class Attribution:
         if any(isinstance(part, GroupAware) for part in result.pool.parts) and sensitive_features is not None:
             groups = np.asarray(sensitive_features, dtype=object)
             typical = np.ascontiguousarray(np.broadcast_to(typical, X.shape))
-        ends = []  # raw scores, and behind them 1 for each group, as if rows told nothing of theirs
-        for rows in (typical, X):
-            raw = result.pool.score(rows, n_threads=n_threads, sensitive_features=groups)
-            ends.append(np.column_stack([raw, np.ones((len(raw), result.width - result.n_detectors))]))
-        ends[0], typical = (np.broadcast_to(one, many.shape) for one, many in ((ends[0], ends[1]), (typical, X)))
-        width = self.orders.p * CROWD + len(self.orders.taken) * ends[1].shape[1]
-
-        def split(rows: slice) -> tuple[FloatArray, FloatArray]:
-            members = None if groups is None else groups[rows]
-            return self._block(X[rows], typical[rows], ends[0][rows], ends[1][rows], members)
-
-        blocks = map_blocks(split, len(X), max(1, _NUMBERS // width), n_threads)
+        n, model = result.n_detectors, result.resemblance
+        raw = [result.pool.score(rows, n_threads=n_threads, sensitive_features=groups) for rows in (typical, X)]
+        # Behind raw scores there is 1 for each group, as if rows told nothing of theirs.
+        first, last = (np.column_stack([each, np.ones((len(each), result.width - n))]) for each in raw)
+        first, typical = np.broadcast_to(first, last.shape), np.broadcast_to(typical, X.shape)
+        width = self.orders.p * CROWD + len(self.orders.taken) * last.shape[1]
+        blocks = map_blocks(
+            lambda rows: self._block(
+                X[rows], typical[rows], first[rows], last[rows], None if groups is None else groups[rows]
+            ),
+            len(X), max(1, _NUMBERS // width), n_threads,
+        )  # fmt: skip
         acts = self._acts(X, typical)[:, :, None]  # what does not act has no part, not even by rounding
         parts, error = (np.where(acts, np.concatenate(each), 0.0) for each in zip(*blocks, strict=True))
-        scores, usual = self._scores(ends[1]), self._scores(ends[0])
-        model = result.resemblance
+        scores, usual = self._scores(last), self._scores(first)
         if model is None:
             return Parts(scores, usual, parts, error)
-        n, weights, likeness = result.n_detectors, self.result.mixture.weights, model.of(X)
-        both = self._scores(np.column_stack([ends[1][:, :n], likeness]))
-        last = (both - scores)[:, None, :]
+        weights, likeness = self.result.mixture.weights, model.of(X)
+        both = self._scores(np.column_stack([last[:, :n], likeness]))
+        got = (both - scores)[:, None, :]
         added = -model.levelled(-weights[n:]) * (likeness - 1.0)
-        towards = np.sign(last[:, :, 1]) * added
+        towards = np.sign(got[:, :, 1]) * added
         alike = np.where(likeness >= 1.0, towards, -np.inf)  # groups that a row does resemble come first
         most = np.where(alike.max(axis=1) > 0.0, alike.argmax(axis=1), towards.argmax(axis=1))
         resembling = Resembling(tuple(self.result.known), likeness, added, self._resembling(X, weights[n:]), most)
-        return Parts(both, usual, np.append(parts, last, axis=1), np.append(error, 0.0 * last, axis=1), resembling)
+        return Parts(both, usual, np.append(parts, got, axis=1), np.append(error, 0.0 * got, axis=1), resembling)
 
     def _acts(self, X: FloatArray, typical: FloatArray) -> BoolArray:
         """Whether a part of the pool can see that a feature differs from its typical value, shape (m, p)."""
@@ -373,8 +350,7 @@ class Attribution:
         if (features := self._column_features(place)) is not None:
             return first + (last - first) * self.orders.taken[:, features]
         inside = isinstance(part, OWN)
-        if inside:
-            X, typical = pool.inside(X), pool.inside(typical)
+        X, typical = (pool.inside(each) if inside else each for each in (X, typical))
         mixed = mixed_scores(part, Mixtures(X, typical, self._players(inside=inside), self.orders, groups), crowd)
         if crowd is None:
             return mixed
@@ -394,10 +370,8 @@ class Attribution:
         model, background = self.result.scores.resemblance, self.result.background
         assert model is not None
         assert background is not None
-        size = max(1, _NUMBERS // (len(self.orders.taken) * X.shape[1]))
-        parts = []
-        for start in range(0, len(X), size):
-            rows = X[start : start + size]
+        parts, size = [], max(1, _NUMBERS // (len(self.orders.taken) * X.shape[1]))
+        for rows in (X[start : start + size] for start in range(0, len(X), size)):
             mixtures = Mixtures(rows, np.broadcast_to(background.typical, rows.shape), self.player, self.orders)
             parts.append(self.orders.parts(mixtures.joined(model.of(mixtures.rows()) @ weights))[0][:, :, 0])
         return np.concatenate(parts)
@@ -435,12 +409,10 @@ class Attribution:
     @cached_property
     def columns(self) -> dict[int, slice]:
         """The columns of each part of the pool."""
-        columns, first, pool = {}, 0, self.result.scores.pool
-        for place, part in enumerate(pool.parts):
-            names = getattr(part, "width", None) or len(getattr(part, "names", " "))
-            last = len(pool.names) if place == len(pool.parts) - 1 else first + names
-            columns[place], first = slice(first, last), last
-        return columns
+        pool = self.result.scores.pool
+        widths = [getattr(part, "width", None) or len(getattr(part, "names", " ")) for part in pool.parts[:-1]]
+        ends = [0, *accumulate(widths), len(pool.names)]
+        return {place: slice(*between) for place, between in enumerate(pairwise(ends))}
 
     @cached_property
     def _crowds(self) -> dict[int, Crowd]:

@@ -69,9 +69,10 @@ def explain(
         X, table = model[:-1].transform(X), None
     if table is not None:
         X, frame = table.transform(X), X
-    encoded: dict[str, Any] = {"table": table, "frame": frame, "names": names}
-    beside = {"baseline": baseline, "sensitive_features": sensitive_features, "rows": rows}
-    return explain_rows(ensemble, X, n_reasons, **encoded, **beside)
+    return explain_rows(
+        ensemble, X, n_reasons, baseline=baseline, table=table, frame=frame, sensitive_features=sensitive_features,
+        rows=rows, names=names,
+    )  # fmt: skip
 
 
 def explain_rows(
@@ -87,24 +88,22 @@ def explain_rows(
     names: Any = None,
 ) -> Explanation:
     """Explain encoded rows; ``frame`` is what they were encoded from, where that is at hand."""
-    result = ensemble._result
-    if result.background is None:
+    result, background = ensemble._result, ensemble._result.background
+    if background is None:
         raise InputError("this model was saved before reasons were kept; fit it anew, and save it")
     if not isinstance(n_reasons, int | np.integer) or isinstance(n_reasons, bool) or n_reasons < 1:
         raise InputError("{n_reasons=} is not allowed; use a whole number of at least 1", n_reasons=n_reasons)
     if baseline not in BASELINES:
         raise InputError("{baseline=!r} is unknown; use 'alike' or 'typical'", baseline=baseline)
-    array, background = new_rows(ensemble, X), result.background
-    names = getattr(ensemble, "feature_names_in_", None) if names is None else names
-    named = column_names(X) if names is None else list(names)
-    features = Features.of_rows(named, array.shape[1]) if table is None else Features.of_table(table)
+    array = new_rows(ensemble, X)
+    names = getattr(ensemble, "feature_names_in_", column_names(X)) if names is None else names
+    features = Features.of_rows(names, array.shape[1]) if table is None else Features.of_table(table)
     given = X if frame is None else frame
-    indexed = hasattr(given, "index") and hasattr(given, "columns")
     similar = similar_rows(background, array) if baseline == "alike" else None
     typical = background.typical[None] if similar is None else typical_rows(background, similar)
-    split = Attribution(result, features.player, draw_orders(len(features.names)))
-    threads = effective_n_jobs(ensemble.n_jobs)
-    parts = split.split(array, typical, sensitive_features=sensitive_features, n_threads=threads)
+    parts = Attribution(result, features.player, draw_orders(len(features.names))).split(
+        array, typical, sensitive_features=sensitive_features, n_threads=effective_n_jobs(ensemble.n_jobs)
+    )
     values = features.shown(array, frame)
     if parts.resembling is not None:
         likeness = np.take_along_axis(parts.resembling.likeness, parts.resembling.most[:, None], axis=1)
@@ -115,7 +114,7 @@ def explain_rows(
         rows=array,
         beside=np.broadcast_to(typical, array.shape),
         values=values,
-        index=given.index if indexed else pd.RangeIndex(len(array)),
+        index=given.index if hasattr(given, "index") and hasattr(given, "columns") else pd.RangeIndex(len(array)),
         n_reasons=min(int(n_reasons), parts.parts.shape[1]),
         baseline=baseline,
         base_line=result.base_threshold,
@@ -139,9 +138,8 @@ def reason_columns(
     With ``everybody`` every row has reasons; the first one says so where nothing stands out. ``rows`` (m, d) are
     encoded, by ``table`` from ``frame`` if these are at hand; ``sensitive_features`` are for detectors that use them.
     """
-    given = {"sensitive_features": sensitive_features}
-    before = ensemble.base_scores(rows, **given) > ensemble._result.base_threshold
-    after = ensemble.outlier_scores(rows, **given) > ensemble._result.threshold
+    before = ensemble.base_scores(rows, sensitive_features=sensitive_features) > ensemble._result.base_threshold
+    after = ensemble.outlier_scores(rows, sensitive_features=sensitive_features) > ensemble._result.threshold
     named, texts = np.flatnonzero(before | after | everybody), np.full((len(before), n_reasons), "", dtype=object)
     if len(named):
         few = rows.iloc[named] if hasattr(rows, "iloc") else rows[named]
@@ -167,8 +165,8 @@ def explain_collection(
 def _frame_of(
     ensemble: Any, n_reasons: int, settings: dict[str, Any], X: Any, sensitive_features: Any = None
 ) -> pd.DataFrame:
-    frame = ensemble.explain(X, n_reasons, sensitive_features=sensitive_features, **settings).to_frame()
-    return frame.astype({"value": float})
+    explanation = ensemble.explain(X, n_reasons, sensitive_features=sensitive_features, **settings)
+    return explanation.to_frame().astype({"value": float})
 
 
 def explain_partitions(
@@ -180,14 +178,13 @@ def explain_partitions(
     table: TableEncoder | None = None,
     everybody: bool = False,
 ) -> int:
-    """Write the reasons of an engine's flagged rows, or of all rows; return how many rows these are.
+    """Write the reasons of an engine's flagged rows, encoded by ``table``, or of all; return how many rows these are.
 
-    Rows were encoded by ``table``; see `evenout.out_of_core.parquet.encoded`. ``to`` is a folder, reachable by all
-    workers, for one file per partition, ``reasons-000000.parquet``: ``source`` and ``row`` say which row of the input
-    it is; ``change``, ``reason_1``, ...
+    ``to`` is a folder, reachable by all workers, for one file per partition, ``reasons-000000.parquet``: ``source`` and
+    ``row`` say which row of the input it is; ``change``, ``reason_1``, ...
     """
-    shared = engine.share((ensemble, table))
-    return int(engine.reduce(Staged(_read_part, _explain_part), int.__add__, shared, n_reasons, to, everybody))
+    shared = engine.share((ensemble, table)), n_reasons, to, everybody
+    return int(engine.reduce(Staged(_read_part, _explain_part), int.__add__, *shared))
 
 
 def _read_part(part: Partition, *shared: Any) -> tuple[Partition, PartitionRows]:  # noqa: ARG001
@@ -202,13 +199,13 @@ def _explain_part(
         return 0
     names = getattr(ensemble, "feature_names_in_", None)
     X = rows.X if names is None else pd.DataFrame(rows.X, columns=names)
-    groups = rows.labels() if rows.names else None
+    groups = rows.labels() if rows.groups.labels else None
     reasons = reason_columns(ensemble, X, n_reasons, table=table, sensitive_features=groups, everybody=everybody)
-    kept = (reasons["change"] != "not flagged") | everybody
     reasons.insert(0, "row", part.first_row + np.arange(len(reasons)))
     reasons.insert(0, "source", part.source)
+    kept = reasons[(reasons["change"] != "not flagged") | everybody]
     target = to / f"reasons-{part.index:06d}.parquet"
     unfinished = target.with_suffix(f".{uuid4().hex}")
-    reasons[kept].to_parquet(unfinished, index=False)
+    kept.to_parquet(unfinished, index=False)
     unfinished.replace(target)
-    return int(kept.sum())
+    return len(kept)

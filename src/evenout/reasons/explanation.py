@@ -1,6 +1,6 @@
 """The result of explaining: parts of scores, reasons, display."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self
@@ -14,7 +14,13 @@ from evenout.groups.read import EVERY, read_groups
 from evenout.reasons.attribution import Parts, Resembling
 from evenout.reasons.words import ReasonWords, number
 
-CHANGES = ("not flagged", "entered", "left", "flagged")  # by (flagged before, flagged after): 2 before + after
+_WHERE = {  # in the order of 2 before + after, where flagged is 1
+    "not flagged": "is not on the list",
+    "entered": "entered the list",
+    "left": "left the list",
+    "flagged": "stays on the list",
+}
+CHANGES = tuple(_WHERE)
 LEAST = 0.05
 RESEMBLANCE = "resemblance to groups"
 _SHOWN = 50  # rows, in a notebook
@@ -45,9 +51,8 @@ class Explanation:
     baseline : {"alike", "typical"}
     beside : array of shape (m, d)
         The typical row beside each, by encoded column: medians, and the most frequent categories. Nobody's row.
-    base_parts, fair_parts : arrays of shape (m, p)
-    base_errors, fair_errors : arrays of shape (m, p)
-        Standard errors of the parts from sampling orders of the features; 0 up to 10 features.
+    base_parts, fair_parts, base_errors, fair_errors : arrays of shape (m, p)
+        Parts, and their standard errors from sampling orders of the features; 0 up to 10 features.
     base_scores, fair_scores, base_typical, fair_typical : arrays of shape (m,)
         Of the rows, and of the typical row beside each.
     base_line, fair_line : float
@@ -125,8 +130,6 @@ class Explanation:
 
         Reasons are ordered by their part in the fair score. ``fair_part - base_part`` is what fairness has added.
         """
-        import pandas as pd
-
         m, chosen = len(self), self.order.ravel()
         at = np.repeat(np.arange(m), self.n_reasons)
         return pd.DataFrame(
@@ -146,13 +149,13 @@ class Explanation:
         chosen = self.order[row].tolist()
         return [self.text(row, feature, chosen[:place]) for place, feature in enumerate(chosen)]
 
-    def text(self, row: int, feature: int, earlier: list[int] | None = None) -> str:
+    def text(self, row: int, feature: int, earlier: Sequence[int] = ()) -> str:
         """One feature of a row, in words; ``earlier`` are the features that were named before."""
         if feature == len(self.words.features.names):
             return "for {}: {}".format(*self._resemblance(row))
         beside = self.beside[row] if self.baseline == "alike" else None
         value = self.words.value(feature, self.values[row, feature], self.rows[row], beside, self._near(row))
-        return "; ".join([value, *self.words.notes(feature, self.parts.parts[row, feature], earlier or [])])
+        return "; ".join([value, *self.words.notes(feature, self.parts.parts[row, feature], earlier)])
 
     def _near(self, row: int) -> FloatArray | None:
         """The training rows most like a row, where it is held against these."""
@@ -171,25 +174,20 @@ class Explanation:
 
     def moves(self) -> pd.DataFrame:
         """Why rows entered or left the flagged list: change, text; only those that did, indexed as the table."""
-        import pandas as pd
-
         moved = np.flatnonzero(np.isin(self.changes, ("entered", "left")))
-        frame = {"change": self.changes[moved], "text": [self.move_text(int(row)) for row in moved]}
-        return pd.DataFrame(frame, index=self.index[moved])
+        texts = [self.move_text(int(row)) for row in moved]
+        return pd.DataFrame({"change": self.changes[moved], "text": texts}, index=self.index[moved])
 
     def move_text(self, row: int) -> str:
         """Say what fairness did to a row: where it is beside the line, and which features changed most."""
-        told = {"entered": "entered the list", "left": "left the list", "flagged": "stays on the list"}
-        where = told.get(str(self.changes[row]), "is not on the list")
+        where = _WHERE[str(self.changes[row])]
         lines = zip(self.parts.scores[row], (self.base_line, self.fair_line), strict=True)
         base, fair = (f"{score:.3f} (flagged above {line:.3f})" for score, line in lines)
-        words = self.move_words(row)
-        return f"{where}: base score {base}, fair score {fair}{'; ' if words else ''}{words}"
+        return "; ".join(filter(None, [f"{where}: base score {base}, fair score {fair}", self.move_words(row)]))
 
     def move_words(self, row: int) -> str:
         """By what fairness raised or lowered the score of a row most, for those who stay by the sum of all."""
-        company = float(self.fair_typical[row] - self.base_typical[row])
-        added = np.append(self.fair_parts[row] - self.base_parts[row], company)
+        added = np.append(self.fair_parts[row] - self.base_parts[row], self.fair_typical[row] - self.base_typical[row])
         last = f"what all similar {self.words.rows} got" if self.baseline == "alike" else "a shift of all"
         names = [*self.words.features.names, *([] if self.resembling is None else [self._resemblance(row)[0]]), last]
         sign = {"entered": 1.0, "left": -1.0}.get(str(self.changes[row]), float(np.sign(added.sum())) or 1.0)
@@ -213,8 +211,6 @@ class Explanation:
             ``base`` and ``fair`` are the mean part in the group less that over all rows, and ``change`` is fair - base.
             With ``baseline="typical"`` they add up to the group's mean score less that of all rows.
         """
-        import pandas as pd
-
         names = pd.Index(self.feature_names, name="feature")
         if sensitive_features is None:
             base, fair = np.abs(self.parts.parts).mean(axis=0).T
@@ -237,13 +233,11 @@ class Explanation:
 
     def summary(self, row: int) -> str:
         """Whether one of the reasons of a row is rare by itself or in a pair with another; empty if so."""
-        p = len(self.words.features.names)
-        given = self.order[row][: self.n_given(row)].tolist()
+        p, given = len(self.words.features.names), self.order[row][: self.n_given(row)].tolist()
         if any(j == p or self.words.stands_out(j, self.rows[row], self._near(row)) for j in given):
             return ""
-        if not self.flagged[row].any():
-            return "nothing stands out"
-        return "no column stands out by itself or in a pair: the score is made of many small differences"
+        many = "no column stands out by itself or in a pair: the score is made of many small differences"
+        return many if self.flagged[row].any() else "nothing stands out"
 
     def lines(self, row: int) -> Iterator[str]:
         """Explain a row, line by line."""
@@ -257,16 +251,14 @@ class Explanation:
 
     def __repr__(self) -> str:
         """Explain the first rows in at most 15 lines."""
-        flagged = int(self.flagged[:, 1].sum())
         beside = "those most like it" if self.baseline == "alike" else "the typical row of all"
-        said = [f"{number(len(self))} rows, {number(flagged)} flagged; each is held against {beside}"]
-        rows = 0
-        while rows < len(self):
-            told = [line if len(line) <= _WIDTH else f"{line[: _WIDTH - 1]}…" for line in self.lines(rows)]
+        flagged = number(int(self.flagged[:, 1].sum()))
+        said, left = [f"{number(len(self))} rows, {flagged} flagged; each is held against {beside}"], len(self)
+        for row in range(len(self)):
+            told = [line if len(line) <= _WIDTH else f"{line[: _WIDTH - 1]}…" for line in self.lines(row)]
             if len(said) + len(told) > _LINES - 1:
                 break
-            said, rows = said + told, rows + 1
-        left = len(self) - rows
+            said, left = said + told, left - 1
         return "\n".join([*said, f"... {number(left)} more: to_frame(), lines(row), plot(row)"] if left else said)
 
     def shown(self, row: int, feature: int) -> str:
@@ -295,18 +287,12 @@ class ReasonsDisplay:
 
     Use `from_explanation`, or ``Explanation.plot``. Bars to the right make the row more of an outlier.
 
-    Parameters
-    ----------
-    names : sequence of str
-        Of the features, the most important first.
-    parts : array of shape (features, 2)
-        In the base and in the fair score.
-    title : str
+    ``names`` are those of the features, the most important first; ``parts`` (features, 2) are in the base and in the
+    fair score.
 
     Attributes
     ----------
-    ax_ : matplotlib Axes
-    figure_ : matplotlib Figure
+    ax_, figure_ : matplotlib Axes and Figure
     bars_ : dict of matplotlib BarContainer
         ``"before"`` and ``"after"``.
     """
@@ -330,8 +316,7 @@ class ReasonsDisplay:
         shown = parts[first]
         if len(rest):
             names, shown = [*names, f"{len(rest)} others"], np.vstack([shown, parts[rest].sum(axis=0)])
-        title = f"{explanation.index[row]}: {explanation.changes[row]}"
-        return cls(names=names, parts=shown, title=title).plot(ax)
+        return cls(names=names, parts=shown, title=f"{explanation.index[row]}: {explanation.changes[row]}").plot(ax)
 
     def plot(self, ax: Any = None) -> Self:
         """Draw into ``ax``, or into a new figure."""

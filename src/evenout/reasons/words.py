@@ -1,6 +1,7 @@
 """Reasons in words."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -17,18 +18,13 @@ from evenout.tables.encoder import TableEncoder
 
 @dataclass(frozen=True)
 class Features:
-    """The p features of a table, and which of the d encoded columns each is made of.
-
-    ``player`` (d,) is the feature that each encoded column belongs to; ``kinds`` are ``"numbers"``, ``"dates"`` or
-    ``"categories"``, of the features; ``labels`` are those of the encoded columns: ``home=own``, ``joined (month)``.
-    ``table`` has the columns of the table, where they were encoded here; see `evenout.tables.columns`.
-    """
+    """The p features of a table, and which of the d encoded columns each is made of."""
 
     names: tuple[str, ...]
-    player: IntArray
-    kinds: tuple[str, ...]
-    labels: tuple[str, ...]
-    table: tuple[Numbers | Dates | Categories, ...] = ()
+    player: IntArray  # (d,): the feature that each encoded column belongs to
+    kinds: tuple[str, ...]  # of the features: "numbers", "dates" or "categories"
+    labels: tuple[str, ...]  # of the encoded columns: home=own, joined (month)
+    table: tuple[Numbers | Dates | Categories, ...] = ()  # the columns, where they were encoded here
 
     @classmethod
     def of_rows(cls, names: Any, d: int) -> "Features":
@@ -41,15 +37,15 @@ class Features:
         """Of the columns that an encoder has learnt, in the order of the encoded ones."""
         columns = table.encoded_columns
         player = np.repeat(np.arange(len(columns)), [len(column.features) for column in columns])
-        labels = tuple(label for column in columns for label in column.features)
-        return cls(tuple(str(c.name) for c in columns), player, tuple(c.kind for c in columns), labels, tuple(columns))
+        names, kinds = zip(*((str(column.name), column.kind) for column in columns), strict=True)
+        return cls(names, player, kinds, tuple(table.get_feature_names_out()), tuple(columns))
 
     def columns(self, feature: int) -> IntArray:
         """The encoded columns of a feature."""
         return np.flatnonzero(self.player == feature)
 
     def shown(self, rows: FloatArray, frame: pd.DataFrame | None = None) -> AnyArray:
-        """Values of the table, shape (m, p), as objects: numbers, text, dates, or None where one is missing.
+        """Values of the table, (m, p), as numbers, text, dates, or None where one is missing.
 
         From encoded rows (m, d), and better from the frame that they were encoded from.
         """
@@ -88,6 +84,7 @@ _TOGETHER = 0.95  # share of rows alike in another feature beyond which a common
 _AMONG_LIKE = 0.9  # the same, of the rows most similar
 _ALIKE, _FEWEST = 100, 20  # rows alike in another feature: about so many of the crowd, and at least
 _CHANGED = 0.25  # of a part, from which on it is said that fairness has changed it
+_BELOW, _ABOVE = np.append(0.0, SHARES), np.append(1.0 - SHARES, 0.0)  # rows beyond a value, by its place in the levels
 _LOW, _HIGH = (int(np.searchsorted(SHARES, share)) for share in (0.1, 0.9))
 
 
@@ -102,10 +99,7 @@ class ReasonWords:
     def value(
         self, feature: int, shown: Any, row: FloatArray, beside: FloatArray | None, near: FloatArray | None = None
     ) -> str:
-        """A feature, what it is in a row, encoded (d,), and how usual that is.
-
-        Among all rows, beside the typical row of its company, (d,), and among the rows of this company, (size, d).
-        """
+        """A feature, what it is in a row (d,), and how usual that is: among all, beside the typical row and near it."""
         name, columns = self.features.names[feature], self.features.columns(feature)
         if self.features.kinds[feature] == "categories":
             return f"{name}: {self._category(feature, shown, row, beside, near)}"
@@ -115,8 +109,7 @@ class ReasonWords:
         if self.features.kinds[feature] == "numbers":
             return f"{name}: {number(row[column])}, {self._place(feature, row, beside, near)}"
         if column == columns[0]:
-            place = self._place(feature, row, None, near, words=("later", "earlier"), span=False)
-            return f"{name}: {shown}, {place}"
+            return f"{name}: {shown}, {self._place(feature, row, None, near, dated=True)}"
         part = self.features.labels[column].removeprefix(name).strip(" ()")
         return f"{name}: {shown}, {part} {number(row[column])}, {self._place(feature, row, beside, near)}"
 
@@ -128,39 +121,29 @@ class ReasonWords:
         else:
             column = self._oddest(feature, row)
             alone = max(self.beyond(float(row[column]), column)) >= UNUSUAL
-        return alone or bool(self._together(feature, row, near, ("higher", "lower")))
+        return alone or bool(self._together(feature, row, near))
 
     def beyond(self, value: float, column: int) -> tuple[float, float]:
         """At least this share of the training rows lies below the value, and at least this share above."""
         levels = self.background.levels[:, column]
         below, upto = np.searchsorted(levels, value, side="left"), np.searchsorted(levels, value, side="right")
-        above = 1.0 - SHARES[upto] if upto < len(SHARES) else 0.0
-        return (float(SHARES[below - 1]) if below else 0.0), 1.0 if upto == 0 else float(above)
+        return float(_BELOW[below]), float(_ABOVE[upto])
 
     def _held(self, feature: int, row: FloatArray) -> int | None:
         """The encoded column of the category that a row has; None for one that no training row has."""
         columns = self.features.columns(feature)
-        held = columns[row[columns] == 1.0]
-        return int(held[0]) if len(held) else None
+        return next(iter(columns[row[columns] == 1.0].tolist()), None)
 
     def _oddest(self, feature: int, row: FloatArray) -> int:
         """The encoded column of a feature in which a row is furthest out."""
-        columns = self.features.columns(feature).tolist()
-        return int(max(columns, key=lambda j: max(self.beyond(float(row[j]), j))))
+        return max(self.features.columns(feature).tolist(), key=lambda j: max(self.beyond(float(row[j]), j)))
 
     def _place(
-        self,
-        feature: int,
-        row: FloatArray,
-        beside: FloatArray | None,
-        near: FloatArray | None,
-        words: tuple[str, str] = ("higher", "lower"),
-        *,
-        span: bool = True,
+        self, feature: int, row: FloatArray, beside: FloatArray | None, near: FloatArray | None, *, dated: bool = False
     ) -> str:
-        column = self._oddest(feature, row)
+        column, words = self._oddest(feature, row), ("later", "earlier") if dated else ("higher", "lower")
         value, levels = float(row[column]), self.background.levels[:, column]
-        said = [f"80% of {self.rows}: {number(levels[_LOW])} to {number(levels[_HIGH])}"] if span else []
+        said = [] if dated else [f"80% of {self.rows}: {number(levels[_LOW])} to {number(levels[_HIGH])}"]
         similar = "" if beside is None or beside[column] == value else f"those most similar: {number(beside[column])}"
         usual = f" ({'; '.join(filter(None, [*said, similar]))})" if said or similar else ""
         for share, word in zip(self.beyond(value, column), words, strict=True):
@@ -180,14 +163,16 @@ class ReasonWords:
         if held is None:
             return f"{text}, which no training row has"
         columns, share = self.features.columns(feature), float(self.background.means[held])
-        most = columns[(self.background.means if beside is None else beside)[columns].argmax()]
-        label = self.features.labels[most].partition("=")[2]
-        rare = self._together(feature, row, near, ("", "")) if share >= _RARE else ""
-        usual = f" ({'most frequent' if beside is None else 'those most similar'}: {label})"
-        said = f"{text}, as {percent(share)} of {self.rows}{'' if held == most else usual}"
+        company, means = ("most frequent", self.background.means) if beside is None else ("those most similar", beside)
+        most = columns[means[columns].argmax()]
+        usual = "" if held == most else f" ({company}: {self.features.labels[most].partition('=')[2]})"
+        rare = self._together(feature, row, near) if share >= _RARE else ""
+        said = f"{text}, as {percent(share)} of {self.rows}{usual}"
         return f"{said}, but {rare}" if rare else said
 
-    def _together(self, feature: int, row: FloatArray, near: FloatArray | None, words: tuple[str, str]) -> str:
+    def _together(
+        self, feature: int, row: FloatArray, near: FloatArray | None, words: tuple[str, str] = ("higher", "lower")
+    ) -> str:
         """With which other feature, or among which rows, a common value is rare, in counts; empty if with none."""
         column = self._oddest(feature, row)
         crowd, best, rare = self.background.crowd, _TOGETHER, ""
@@ -213,20 +198,17 @@ class ReasonWords:
 
     def _alike(self, feature: int, row: FloatArray) -> tuple[IntArray, str]:
         """Rows of the crowd with the same category, or with the nearest numbers and all that tie; and in words."""
-        columns = self.features.columns(feature)
+        crowd, (order, ordered) = self.background.crowd, self._ordered
         if self.features.kinds[feature] == "categories":
             held = self._held(feature, row)
             if held is None:
                 return np.empty(0, np.intp), ""
-            same = np.flatnonzero(self.background.crowd[:, held] == 1.0)
-            return same, self.features.labels[held].replace("=", " ", 1)
-        order, ordered = self._ordered
-        values, size = ordered[:, columns[0]], min(_ALIKE, max(_FEWEST, len(ordered) // 10), len(ordered))
-        middle = int(np.searchsorted(values, row[columns[0]]))
+            return np.flatnonzero(crowd[:, held] == 1.0), self.features.labels[held].replace("=", " ", 1)
+        column, size = self.features.columns(feature)[0], min(_ALIKE, max(_FEWEST, len(crowd) // 10), len(crowd))
+        values, middle = ordered[:, column], int(np.searchsorted(ordered[:, column], row[column]))
         start = min(max(0, middle - size // 2), len(values) - size)
-        first = np.searchsorted(values, values[start], side="left")
-        last = np.searchsorted(values, values[start + size - 1], side="right")
-        return order[first:last, columns[0]], f"a similar {self.features.names[feature]}"
+        first, last = np.searchsorted(values, values[start]), np.searchsorted(values, values[start + size - 1], "right")
+        return order[first:last, column], f"a similar {self.features.names[feature]}"
 
     @cached_property
     def _ordered(self) -> tuple[IntArray, FloatArray]:
@@ -234,7 +216,7 @@ class ReasonWords:
         order = np.argsort(self.background.crowd, axis=0, kind="stable")
         return order, np.take_along_axis(self.background.crowd, order, axis=0)
 
-    def notes(self, feature: int, parts: FloatArray, earlier: list[int]) -> list[str]:
+    def notes(self, feature: int, parts: FloatArray, earlier: Sequence[int]) -> list[str]:
         """Notes to a reason, from its parts (2,) in base and fair score and the reasons named before it."""
         said, (base, fair) = [], parts
         if fair > _MOSTLY * max(base, 0.0):

@@ -50,15 +50,13 @@ _LETTERS = {
 }  # fmt: skip
 _CLOCKS = ("%H:%M:%S", "%H:%M")
 _FORMATS = ("ISO8601", *(day + clock for day in _DAYS for clock in ("", *(f" {clock}" for clock in _CLOCKS))))
+_DATES = tuple(DATE + form for form in _FORMATS)
 _SAMPLE = 20  # texts that rule ways out before all texts are read
 _DAY = np.timedelta64(1, "D")
 
 
 def column_texts(column: pd.Series) -> AnyArray:
-    """The column as an object array of text without spaces around it, None where a value is missing.
-
-    Text that stands for no value, such as ``?``, counts as missing; see `evenout.tables.files.MISSING`.
-    """
+    """The column as an object array of text without spaces around it, None where it is missing or one of `MISSING`."""
     texts = np.array([str(value).strip() for value in column], dtype=object)
     texts[column.isna().to_numpy() | np.array([text in _NO_VALUE for text in texts], dtype=bool)] = None
     return texts
@@ -67,8 +65,7 @@ def column_texts(column: pd.Series) -> AnyArray:
 def ways_to_read(texts: AnyArray) -> dict[str, FloatArray]:
     """Every way that reads all of the texts (m,), and the values that it reads (m,)."""
     few = texts[:: max(1, len(texts) // _SAMPLE)]
-    ways = [NUMBER, COMMA, TRUTH, TIME, *(DATE + form for form in _FORMATS)]
-    likely = [way for way in ways if not np.isnan(read_as(way, few)).any()]
+    likely = [way for way in (*NUMBERS, *_DATES) if not np.isnan(read_as(way, few)).any()]
     read = {way: read_as(way, texts) for way in likely}
     return {way: values for way, values in read.items() if not np.isnan(values).any()}
 
@@ -174,14 +171,11 @@ class Numbers:
 
 @dataclass(frozen=True)
 class Dates:
-    """Days since the first date, and month, weekday and hour where they differ; gaps are filled by the median date.
-
-    ``median`` and ``first`` are in days since 1970.
-    """
+    """Days since the first date, and month, weekday and hour where they differ; gaps are filled by the median date."""
 
     name: str
-    median: Annotated[float, FINITE, Within(-_LATEST, _LATEST)]
-    first: Annotated[float, FINITE, Within(-_LATEST, _LATEST)]
+    median: Annotated[float, FINITE, Within(-_LATEST, _LATEST)]  # in days since 1970
+    first: Annotated[float, FINITE, Within(-_LATEST, _LATEST)]  # likewise
     way: str
     parts: tuple[Annotated[str, tuple(DATE_PARTS)], ...] = ()
     note: str = ""
@@ -230,8 +224,8 @@ class Categories:
 
     def encode(self, column: pd.Series) -> FloatArray:
         """Rows of shape (m, values), with at most a single 1."""
-        indicators = np.eye(len(self.values) + 1, len(self.values))  # the last row is for unknown text, code -1
-        return indicators[self._coded(column)[1]]
+        # The last row is for unknown text, code -1.
+        return np.eye(len(self.values) + 1, len(self.values))[self._coded(column)[1]]
 
     def unknown(self, column: pd.Series) -> dict[str, int]:
         """Text that is none of the values, and how many rows hold it."""
@@ -395,8 +389,8 @@ class ColumnFindings:
         for text, count in counted.items():
             units[unit_of(text)] += count
         del units[""]
-        known, kind = counted.total(), kind if counted else "empty"
-        return cls(len(column), known, kind, False, _hashes(distinct), ways, counted, units)
+        kind = kind if counted else "empty"
+        return cls(len(column), counted.total(), kind, False, _hashes(distinct), ways, counted, units)
 
     def __add__(self, other: "ColumnFindings") -> "ColumnFindings":
         full, both = other if self.kind == "empty" else self, (self, other)
@@ -407,9 +401,10 @@ class ColumnFindings:
         if len(texts) > _TEXTS:
             texts = Counter(dict(by_frequency(texts)[:_TEXTS]))
         whole = all(each.whole or each.kind == "empty" for each in both)
-        hashes = np.unique(np.concatenate([self.hashes, other.hashes]))[:_HASHES]
-        rows, known = self.rows + other.rows, self.known + other.known
-        return ColumnFindings(rows, known, full.kind, whole, hashes, ways, texts, self.units + other.units)
+        return ColumnFindings(
+            self.rows + other.rows, self.known + other.known, full.kind, whole,
+            np.unique(np.concatenate([self.hashes, other.hashes]))[:_HASHES], ways, texts, self.units + other.units,
+        )  # fmt: skip
 
     @property
     def distinct(self) -> int:
@@ -452,10 +447,7 @@ def taken_for(name: str, found: ColumnFindings, *, keep: bool = False) -> Column
 
 
 def likely_role(name: str, found: ColumnFindings) -> str:
-    """The likely role of a column that may not be a feature, by its name and values; empty if there is none.
-
-    One of ``"outcome"``, ``"score"`` (of another model) and ``"person number"``.
-    """
+    """The likely role of a column by name and values: "outcome", "score" (of another model), "person number" or ""."""
     words = [word.lower() for word in _WORD.findall(str(name))]
     if found.distinct == 2 and any(_OUTCOME.fullmatch(word) for word in words):
         return "outcome"
@@ -478,10 +470,9 @@ def _way(name: str, found: ColumnFindings) -> str:
     numbers = [way for way in (NUMBER, COMMA) if way in found.ways]
     measured = found.units.total() >= 0.5 * found.known
     if numbers and len(found.units) > 1 and measured and found.distinct > _CODES:
-        named = ", ".join(map(repr, sorted(found.units)[:4]))
         raise InputError(
             "column {name!r} has numbers in different units ({named}); write all of them in one, or {-name}",
-            name=name, named=named,
+            name=name, named=", ".join(map(repr, sorted(found.units)[:4])),
         )  # fmt: skip
     named_codes = found.distinct <= _CODES and not found.units and numbers[:1] != [COMMA]
     if numbers and not named_codes and (not found.units or (measured and len(found.units) == 1)):
@@ -503,11 +494,10 @@ def _refuse_slips(name: str, found: ColumnFindings) -> None:
     read[[unit_of(text) != "" for text in texts]] = np.nan
     slips = np.array([found.texts[text] for text in texts[np.isnan(read)]], dtype=np.int64)
     if len(slips) and len(np.unique(read[~np.isnan(read)])) > _CODES and slips.sum() <= 0.5 * found.known:
-        rows = f"{slips.sum()} row{'' if slips.sum() == 1 else 's'}"
         raise SlipError(
-            "column {name!r} is mostly numbers, but has {text!r}{where} ({rows} with text); correct it, leave it "
+            "column {name!r} is mostly numbers, but has {text!r}{where} ({n} row{s} with text); correct it, leave it "
             "empty, or, for the whole column, {-name}",
-            name=name, text=str(min(texts[np.isnan(read)])), rows=rows, where="",
+            name=name, text=str(min(texts[np.isnan(read)])), n=slips.sum(), s="" if slips.sum() == 1 else "s", where="",
         )  # fmt: skip
 
 
@@ -521,23 +511,22 @@ def _identifier(name: str, found: ColumnFindings, way: str) -> str:
         return f"text that tells rows apart, {differs}" if apart else ""
     if not found.whole:
         return ""
-    sketch = found.ways[way]
-    dense = sketch.quantile(1.0) - sketch.quantile(0.0) <= 1.05 * found.known
     if named and (nearly or found.distinct > MAX_CATEGORIES or str(name).lower().startswith("unnamed")):
         return f"an identifier by its name, {differs}"
+    dense = found.ways[way].quantile(1.0) - found.ways[way].quantile(0.0) <= 1.05 * found.known
     return f"a running number, {differs}" if nearly and dense and found.known >= _FEW_ROWS else ""
 
 
 def _categories(name: str, found: ColumnFindings) -> Column:
+    gaps = Counter({GAP: found.rows - found.known})
     if found.distinct <= MAX_CATEGORIES:
-        counts = found.texts + Counter({GAP: found.rows - found.known})
-        return Categories(name, tuple(text for text, _ in by_frequency(counts)))
+        return Categories(name, tuple(text for text, _ in by_frequency(found.texts + gaps)))
     ordered = by_frequency(found.texts)
     least = ordered[min(MAX_CATEGORIES, len(ordered) - 1)][1]  # what is as rare as the first that is too many is rare
     kept = Counter({text: count for text, count in ordered[:MAX_CATEGORIES] if count > least})
     if not kept:
         return DroppedColumn(name, f"left out, {found.distinct:,} different texts, none of them frequent")
-    values = [text for text, _ in by_frequency(kept + Counter({GAP: found.rows - found.known})) if text != OTHER]
+    values = [text for text, _ in by_frequency(kept + gaps) if text != OTHER]
     note = f'{found.distinct:,} different texts: the {len(kept)} most frequent, and "other" for the rest'
     return Categories(name, (*values, OTHER), rest=True, note=note)
 

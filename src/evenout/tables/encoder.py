@@ -56,12 +56,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     doubts_ : dict of str to str
         Features that may be something else, by name and shape: an ``"outcome"``, a ``"score"`` of another model, or a
         ``"person number"``. They are features all the same, unless you leave them out.
-    medians_ : dict of str to float
-        By name of a column of numbers.
-    categories_ : dict of str to list of str
-        By name of a column of text.
-    feature_names_in_ : array of str
-    n_features_in_ : int
+    medians_, categories_ : dict of str to float, and to list of str
+        By name of a column of numbers, and of text.
+    feature_names_in_, n_features_in_ : array of str, int
 
     Examples
     --------
@@ -130,9 +127,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
     def named(self, rows: FloatArray, index: Any = None) -> pd.DataFrame | FloatArray:
         """Encoded rows as `transform` gives them."""
-        if getattr(self, "_sklearn_output_config", {}).get("transform") == "default":
-            return rows
-        return pd.DataFrame(rows, columns=self.get_feature_names_out(), index=index)
+        plain = getattr(self, "_sklearn_output_config", {}).get("transform") == "default"
+        return rows if plain else pd.DataFrame(rows, columns=self.get_feature_names_out(), index=index)
 
     def encode(self, X: pd.DataFrame) -> FloatArray:
         """`transform` without a warning of new text: where threads encode many parts, it is counted over all."""
@@ -140,8 +136,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
     def unknown_values(self, X: pd.DataFrame) -> dict[str, dict[str, int]]:
         """Text that the training table did not have: by column, how many rows of ``X`` hold each value."""
-        texts = [column for column in self.columns_ if isinstance(column, Categories)]
-        unknown = {column.name: column.unknown(X[column.name]) for column in texts}
+        unknown = {each.name: each.unknown(X[each.name]) for each in self.columns_ if isinstance(each, Categories)}
         return {name: counts for name, counts in unknown.items() if counts}
 
     @property
@@ -162,8 +157,10 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     @property
     def encoded_columns(self) -> list[Numbers | Dates | Categories]:
         """The columns in the order of the features: numbers and dates first, then text."""
-        used = [column for column in self.columns_ if not isinstance(column, DroppedColumn)]
-        return sorted(used, key=lambda column: isinstance(column, Categories))
+        return [
+            *(column for column in self.columns_ if isinstance(column, Numbers | Dates)),
+            *(column for column in self.columns_ if isinstance(column, Categories)),
+        ]
 
     def _store(self, columns: Sequence[Column]) -> Self:
         if all(isinstance(column, DroppedColumn) for column in columns):

@@ -46,30 +46,15 @@ def read_table(
     once: Collection[str] = (),
     most_columns: int | None = None,
 ) -> "pd.DataFrame":
-    """Read a file of one of the `SUFFIXES`.
+    """Read a file of one of the `SUFFIXES`: at least one row, its columns named and distinct.
 
-    Parameters
-    ----------
-    path : Path
-        CSV: UTF-8 or Windows-1252, separated by commas, semicolons, tabs or bars, a header line, quoted where needed;
-        ``MISSING`` lists what counts as missing. Decimal commas are read where the separator is no comma.
-    text : collection of str
-        Columns to keep as text even if they look like numbers.
-    verbatim : collection of str
-        Columns to keep exactly as they are written: text in which nothing is missing.
-    once : collection of str
-        Names that no two columns may have. Other columns of one name get a number: ``x (2)``.
-    most_columns : int or None
-        A file with more is refused once its header is read.
+    A CSV file is UTF-8 or Windows-1252, separated by commas, semicolons, tabs or bars, with a header line, quoted where
+    needed; ``MISSING`` lists what counts as missing. Decimal commas are read where the separator is no comma. An error
+    says in one line what is wrong with the file, and where.
 
-    Returns
-    -------
-    DataFrame with at least one row, its columns named and distinct
-
-    Raises
-    ------
-    ValueError
-        With one line that says what is wrong with the file, and where.
+    Columns of ``text`` are kept as text even if they look like numbers, those of ``verbatim`` exactly as they are
+    written, so that nothing is missing. No two columns may have a name of ``once``; others of one name get a number:
+    ``x (2)``. A file with more than ``most_columns`` is refused once its header is read.
     """
     require_file(path)
     name = path.name.lower()
@@ -107,9 +92,8 @@ def require_columns(names: Iterable[str], columns: Iterable[str], *, where: str,
     ValueError: people.csv has no column 'Sex' (--sensitive); did you mean 'sex'?
     """
     known = [str(column) for column in columns]
-    for name in names:
-        if name in known:
-            continue
+    name = next((name for name in names if name not in known), None)
+    if name is not None:
         folded = {column.casefold().strip(): column for column in known}
         near = get_close_matches(name.casefold().strip(), folded, n=1)
         listed = ", ".join(map(repr, known[:8])) + (", ..." if len(known) > 8 else "")
@@ -132,7 +116,6 @@ def _read_csv(
     as_text = {*text, *verbatim} & set(header)
     # From 3.1 on pandas reads every digit by default, and asking for it is deprecated.
     old = tuple(map(int, pd.__version__.split(".")[:2])) < (3, 1)
-    exact: dict[str, Any] = {"float_precision": "round_trip"} if old else {}
     frame = pd.read_csv(
         path,
         sep=separator,
@@ -145,7 +128,7 @@ def _read_csv(
         keep_default_na=False,
         na_values={name: list(MISSING) for name in header if name not in verbatim},
         low_memory=False,  # one type for a whole column
-        **exact,
+        **({"float_precision": "round_trip"} if old else {}),
     )
     for name in set(header) - as_text if commas else ():
         frame[name] = _with_points(frame[name])
@@ -153,10 +136,8 @@ def _read_csv(
 
 
 def _check_csv(path: Path, once: Collection[str], most_columns: int | None) -> tuple[list[str], str, bool, str]:
-    """Names of the columns, separator, whether decimals follow a comma, and encoding.
-
-    All lines are checked: pandas would fill short rows silently.
-    """
+    """Names of the columns, separator, whether decimals follow a comma, and encoding."""
+    # All lines are checked: pandas would fill short rows silently.
     encoding, commas = _encoding(path), False
     with closing(_lines(path, encoding)) as lines:
         first = next(lines, "")
@@ -202,8 +183,7 @@ def _with_points(column: "pd.Series") -> "pd.Series":
     known = column.dropna()
     if pd.api.types.is_numeric_dtype(column) or not all(_WRITTEN.fullmatch(str(value)) for value in known):
         return column
-    plain = {value: str(value).replace(".", "").replace(",", ".") for value in known.unique()}
-    texts = column.map(plain)
+    texts = column.map({value: str(value).replace(".", "").replace(",", ".") for value in known.unique()})
     numbers = pd.to_numeric(texts, errors="coerce")
     return numbers if numbers.notna().sum() == len(known) else texts
 
@@ -214,8 +194,9 @@ def _lines(path: Path, encoding: str) -> Generator[str, None, None]:
         try:
             yield line.decode(encoding if number == 1 else encoding.removesuffix("-sig"))
         except UnicodeDecodeError as error:
-            wrong = f"byte 0x{error.object[error.start]:02x} is not UTF-8"
-            raise ValueError(f"{path}, line {number}: {wrong}; save the file as UTF-8") from None
+            raise ValueError(
+                f"{path}, line {number}: byte 0x{error.object[error.start]:02x} is not UTF-8; save the file as UTF-8"
+            ) from None
 
 
 def _raw_lines(path: Path) -> Generator[bytes, None, None]:
@@ -260,13 +241,12 @@ def _names(path: Path, header: list[str], once: Collection[str]) -> list[str]:
     _refuse_repeated(path, [name for name in header if name in once])
     count: Counter[str] = Counter()
     names = []
-    for index, given in enumerate(header):
-        name = given or f"Unnamed: {index}"
+    for name in (given or f"Unnamed: {index}" for index, given in enumerate(header)):
         count[name] += 1
         names.append(f"{name} ({count[name]})" if count[name] > 1 else name)
     _refuse_repeated(path, names)
-    twice = ", ".join(repr(name) for name in count if count[name] > 1)
-    if twice:
+    if len(count) < len(names):
+        twice = ", ".join(repr(name) for name in count if count[name] > 1)
         called = ", ".join(repr(name) for name in names if name not in count)
         warn(f"{path} has more than one column {twice}; from here on the later ones are called {called}")
     return names

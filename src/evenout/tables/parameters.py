@@ -1,6 +1,6 @@
 """Rules on parameters as data, checked at fit; old names of parameters, refused."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from functools import wraps
 from inspect import signature
@@ -26,10 +26,9 @@ class Allowed:
         return Allowed(lambda value: self.allows(value) or other.allows(value), f"{self.words} or {other.words}")
 
 
-def one_of(names: Iterable[str]) -> Allowed:
+def one_of(names: Collection[str]) -> Allowed:
     """Allow the given names."""
-    known = tuple(names)
-    return Allowed(lambda value: isinstance(value, str) and value in known, ", ".join(map(repr, known)))
+    return Allowed(lambda value: isinstance(value, str) and value in names, ", ".join(map(repr, names)))
 
 
 def number(low: float, high: float, *, open_low: bool = False) -> Allowed:

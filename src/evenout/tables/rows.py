@@ -179,8 +179,7 @@ def read_clusters(clusters: Any, n_rows: int) -> IntArray:
             unknown=(codes < 0).sum(), n_rows=n_rows, row=(codes < 0).argmax(),
         )  # fmt: skip
     # By name, so that the order of the rows does not matter.
-    rank = np.argsort(np.argsort([str(value) for value in values], kind="stable"))
-    return rank[codes]
+    return np.argsort(np.argsort([str(value) for value in values], kind="stable"))[codes]
 
 
 def read_sample_weight(sample_weight: Any, n_rows: int, fairness: Collection[Notion] = ()) -> FloatArray:
@@ -283,12 +282,11 @@ def refuse_lone_clusters(
     """Refuse a group of fewer than two clusters, or two rows, of positive weight."""
     n_rows = members.weights.shape[0]
     counted = np.ones(n_rows, dtype=bool) if sample_weight is None else sample_weight > 0
-    units = np.arange(n_rows) if clusters is None else clusters
+    kind, units = ("rows", np.arange(n_rows)) if clusters is None else ("clusters", clusters)
     for code, label in enumerate(names):
         rows, _ = members.of(code)
         n = len(np.unique(units[rows[counted[rows]]]))
         if n < 2:
-            kind = "rows" if clusters is None else "clusters"
             raise ValueError(
                 f"group {label!r} has {n} {kind} of positive weight; at least 2 are needed to tell a gap from chance: "
                 f"give other weights or finer clusters, or leave its rows out"
