@@ -14,7 +14,7 @@ from evenout.auditing.measures import (
     percentiles,
     within_range,
 )
-from evenout.core.intervals import correlations, difference_ends, holm, ratio_ends, wilson
+from evenout.core.intervals import correlations, difference_ends, holm, normal_value, ratio_ends, wilson_interval
 from evenout.core.resampling import level_table
 
 GAP = Meaning("gap", 0.0, "high", "squared")
@@ -69,7 +69,7 @@ def test_holm_by_hand():
 
 
 def test_wilson_agrees_with_scipy():
-    low, high = wilson(np.array([3.0, 20.0]), 20, 0.9)
+    low, high = wilson_interval(np.array([3.0, 20.0]) / 20, np.array(20.0), normal_value(0.9))
     for count, ends in ((3, (low[0], high[0])), (20, (low[1], high[1]))):
         assert ends == pytest.approx(tuple(stats.binomtest(count, 20).proportion_ci(0.9, method="wilson")))
 
@@ -112,7 +112,7 @@ def test_interval_of_a_squared_gap_of_two_means_is_that_of_the_gap():
 
 def test_differences_of_two_rates_are_newcombes():
     """56 of 70 against 48 of 80: 0.0524 to 0.3339 (Newcombe 1998, method 10)."""
-    low, high = (np.array(ends) for ends in zip(*(wilson(k, n, 0.95) for k, n in ((56, 70), (48, 80))), strict=True))
+    low, high = wilson_interval(np.array([56 / 70, 48 / 80]), np.array([70.0, 80.0]), Z)
     ends = difference_ends(np.array([0.8, 0.6]), low, high, np.eye(2))
     assert (ends[0][0, 1], ends[1][0, 1]) == pytest.approx((0.0524, 0.3339), abs=5e-5)
     assert (ends[0][1, 0], ends[1][1, 0]) == pytest.approx((-0.3339, -0.0524), abs=5e-5)

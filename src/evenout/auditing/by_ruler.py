@@ -103,11 +103,6 @@ class _Measured:
         rows = np.maximum(self.means.rows_worth(), 1.0)
         return wilson_interval(self.low, rows, z)[0], wilson_interval(self.high, rows, z)[1]
 
-    def rest(self) -> "_Measured":
-        """One less the column."""
-        one, other = (replace(means, mean=1.0 - means.mean) for means in (self.means, self.null))
-        return _Measured(one, other, 1.0 - self.high, 1.0 - self.low, self.bounded)
-
     def ratio(self, confidence: float) -> Interval:
         """Lowest over highest, and its interval."""
         value, _, ends = estimate_ratio(self.means, confidence=confidence)
@@ -141,7 +136,9 @@ def score_family(inputs: AuditInputs, settings: AuditSettings, rng: np.random.Ge
     p_mean, p_flag = (welch, flags.p_value()) if settings.resamples else (NAN, NAN)
     measures = _levels("mean_score", scores, groups, settings, shift=centre)
     measures += _levels("flag_rate", flags, groups, settings, rate=True)
-    for name, rates in (("flag_rate_ratio", flags), ("unflagged_rate_ratio", flags.rest())):
+    unflagged = replace(flags.means, mean=1.0 - flags.means.mean)
+    spared = replace(flags, means=unflagged, low=1.0 - flags.high, high=1.0 - flags.low)
+    for name, rates in (("flag_rate_ratio", flags), ("unflagged_rate_ratio", spared)):
         measures.append(_measure(name, everyone, rates.ratio(confidence), p_flag, settings))
     gaps = _squared(scores, inputs.sample.total, variance, settings, rng)
     measures += [_measure(f"demographic_parity{more}", everyone, gap, p_mean, settings) for more, gap in gaps.items()]

@@ -134,28 +134,15 @@ def threshold_ranks(n_rows: int, shares: tuple[float, ...]) -> IntArray:
     return np.array([int(flag_threshold(positions, share)) for share in shares], dtype=np.intp)
 
 
-def group_quantiles(reached: IntArray, values: FloatArray, quantiles: Sequence[float]) -> FloatArray:
-    """Quantiles of each group's scores, interpolated as in numpy, shape (b, G Q)."""
-    columns = []
-    for group in range(reached.shape[1]):
-        position = (reached[:, group, -1:] - 1) * np.asarray(quantiles, dtype=float)
-        low = np.floor(position).astype(np.intp)
-        part = position - low
-        lower, upper = (_locate(reached[:, group], at) for at in (low, np.ceil(position).astype(np.intp)))
-        columns.append((1 - part) * values[lower] + part * values[upper])
-    return np.concatenate(columns, axis=1)
-
-
 class ScoreCut(NamedTuple):
     """Counts of b tables that measures of scores are made of: rows below each level, above each threshold, moments."""
 
     sizes: IntArray  # (b, G)
     reached: IntArray  # (b, G, L), rows at or below a level
     total: IntArray  # (b, L)
-    below: FloatArray  # (b, G, L), as a share of the group
     above: IntArray  # (b, G, m), rows above a threshold
     hits: IntArray  # (b, G), rows that are flagged
-    quantiles: FloatArray  # (b, G Q)
+    quantiles: FloatArray  # (b, G Q), interpolated as in numpy
     moments: GroupMoments
     shares: FloatArray  # (b, G), of each group among the rows
     mix: FloatArray  # (b, G, m - 1), of each group above each threshold but the first
@@ -173,10 +160,13 @@ def _cut(
     total = reached.sum(axis=1)
     cuts = _cuts(total if background is None else total + np.cumsum(background), shares)
     above = sizes[..., None] - np.take_along_axis(reached, cuts[:, None], axis=-1)
-    hits, below = above[..., 0] if hits is None else hits, reached / sizes[..., None]
+    by_group = reached.reshape(-1, reached.shape[-1])
+    position = (by_group[:, -1:] - 1) * np.asarray(quantiles, dtype=float)
+    low, high = (values[_locate(by_group, end(position).astype(np.intp))] for end in (np.floor, np.ceil))
+    part = position - np.floor(position)
     return ScoreCut(
-        sizes, reached, total, below, above, hits,
-        quantiles=group_quantiles(reached, values, quantiles),
+        sizes, reached, total, above, above[..., 0] if hits is None else hits,
+        quantiles=((1 - part) * low + part * high).reshape(len(counts), -1),
         moments=_moments(counts, values),
         shares=sizes / sizes.sum(axis=1, keepdims=True),
         mix=ratio(above[..., 1:], above[..., 1:].sum(axis=1, keepdims=True)),
@@ -234,8 +224,10 @@ def _mean_test(drawn: ScoreCut) -> FloatArray:
     return np.where(variance > 0, (weight * mean**2).sum(axis=1, keepdims=True), np.nan)
 
 
-def _over_thresholds(drawn: ScoreCut, below: FloatArray) -> FloatArray:
-    """Largest less smallest share below each level, averaged over the rows, shape (b, 1)."""
+def _over_thresholds(drawn: ScoreCut, there: ScoreCut | None = None) -> FloatArray:
+    """Largest less smallest share below each level, or of how far it is from ``there``, averaged over the rows."""
+    below = drawn.reached / drawn.sizes[..., None]
+    below = below if there is None else below - there.reached / there.sizes[..., None]
     per_level = np.diff(drawn.total, axis=-1, prepend=0) / drawn.total[:, -1:]
     return np.einsum("bl,bl->b", np.ptp(below, axis=1), per_level)[:, None]
 
@@ -299,7 +291,6 @@ class StrataCut(NamedTuple):
     sums: FloatArray
     mean: FloatArray  # 0 for groups that take no part
     noise: FloatArray
-    part: BoolArray
     k: IntArray  # (b, S), groups that take part
     pairs: FloatArray  # (b, S)
     usable: BoolArray  # (b, S)
@@ -325,7 +316,7 @@ class StrataCut(NamedTuple):
         # drawn from n rows of a cell, a mean varies by (n - 1) / n of what it does drawn from the population
         small = np.sqrt(there.n / np.maximum(there.n - 1, 1))
         mean = self.sums / np.maximum(self.n, 1)
-        off = np.where(there.part & (self.n > 0), small * (mean - there.mean), 0.0)
+        off = np.where((there.n >= 2) & (self.n > 0), small * (mean - there.mean), 0.0)
         return there.squared_gap(off, self.variance)
 
     def test(self) -> FloatArray:
@@ -359,7 +350,7 @@ def _within(counts: IntArray, z: FloatArray, edges: IntArray) -> StrataCut:
     spread = np.maximum(all_squares - all_sums**2 / np.maximum(rows, 1), 0.0) / np.maximum(rows - 1, 1)
     weight = np.where(k >= 2, rows, 0.0)
     return StrataCut(
-        n, sums, mean, noise, part, k,
+        n, sums, mean, noise, k,
         pairs=np.where(k >= 2, k * (k - 1) / 2, 1.0),
         usable=k >= 2,
         spread=np.where(spread > 1e-12, spread, 0.0),
@@ -473,7 +464,7 @@ MEANINGS: dict[str, Meaning] = {
     "welch_test": Meaning("p-value of equal mean scores (Welch)", **_ABOUT_ROWS),
     "threshold_free_gap": Meaning(
         "flag-rate gap, mean over all thresholds", 0.0, "high", "gap", 1.0, headline=True,
-        of=lambda c: _over_thresholds(c, c.below), noise=lambda c, there: _over_thresholds(c, c.below - there.below),
+        of=_over_thresholds, noise=_over_thresholds,
     ),
     "top_share_drift": Meaning(
         "drift of the group mix on top (KL)", **_SQUARED, per="tops",

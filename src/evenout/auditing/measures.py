@@ -35,7 +35,6 @@ from evenout.core.intervals import (
     extreme_ends,
     normal_value,
     tukey_p_value,
-    wilson,
     wilson_interval,
 )
 from evenout.core.resampling import MAX_LEVELS, Table, class_table, joined_clusters, level_table
@@ -199,10 +198,11 @@ def summarise(sampled: Resamples, columns: Columns, settings: AuditSettings) -> 
     """Turn values and resamples into measures with intervals and p-values."""
     measures, z = [], normal_value(settings.confidence)
 
-    def level_ends(name: str, z: float) -> tuple[FloatArray, FloatArray]:
+    def level_ends(name: str, z: float, *, rest: bool = False) -> tuple[FloatArray, FloatArray]:
         kind = MEANINGS[name]
         units = np.array([at.units for at in columns[kind.per, kind.among]], dtype=float)
-        return level_interval(kind, sampled.value[name][0], sampled.drawn[name], units, z)
+        low, high = level_interval(kind, sampled.value[name][0], sampled.drawn[name], units, z)
+        return (1 - high, 1 - low) if rest else (low, high)
 
     for name, (value, *_) in sampled.value.items():
         kind, drawn, tested = MEANINGS[name], sampled.drawn[name], MEANINGS[name].tested_as or name
@@ -210,12 +210,7 @@ def summarise(sampled: Resamples, columns: Columns, settings: AuditSettings) -> 
         if tested in sampled.permuted and not kind.by_interval:
             p = p_value(MEANINGS[tested], sampled.value[tested][0], sampled.permuted[tested])
         if kind.compares is not None and len(drawn):
-            levels = sampled.value[kind.compares][0]
-
-            def ends(z: float, kind: Meaning = kind) -> tuple[FloatArray, FloatArray]:
-                low, high = level_ends(str(kind.compares), z)
-                return (1 - high, 1 - low) if kind.rest else (low, high)
-
+            levels, ends = sampled.value[kind.compares][0], partial(level_ends, kind.compares, rest=kind.rest)
             levels, resampled = 1 - levels if kind.rest else levels, sampled.drawn[kind.compares]
             low, high, by_interval = np.array(extremes_interval(kind, levels, ends, resampled, settings.confidence))
             p = by_interval if kind.by_interval else p
@@ -242,7 +237,7 @@ def mean_gap(error: float, permuted: FloatArray, freedom: int, confidence: float
     """The smallest gap of two means that is found with 80 % power, in the unit of ``error``; NaN if none ever is."""
     critical, _ = _critical(permuted, freedom, confidence)
     if not np.isfinite(critical) or not error > 0:
-        return float("nan")
+        return NAN
     if _power(0.0, 1.0, critical, freedom) >= POWER:  # a few permutations that happen to be small
         return 0.0
     gap = brentq(lambda d: _power(d, 1.0, critical, freedom) - POWER, 0.0, 4.0 + 2.0 * np.sqrt(critical))
@@ -403,7 +398,8 @@ def score_family(inputs: AuditInputs, settings: AuditSettings, rng: np.random.Ge
         measures.append(detectable_rate_gap("flag_rate", rate, sizes, by_flag, names, confidence))
     # clusters of rows count as n^2 / sum of their squared sizes rows
     rows = float(n) if clusters is None else float(n) ** 2 / float((np.bincount(clusters) ** 2).sum())
-    ends = zip(groups, *(end.tolist() for end in wilson(sizes * (rows / n), rows, confidence)), strict=True)
+    low, high = wilson_interval(sizes * (rows / n) / rows, np.asarray(rows), normal_value(confidence))
+    ends = zip(groups, low.tolist(), high.tolist(), strict=True)
     return [*(Measure("group_share", at.group, None, at.n / n, lo, hi, n=at.n) for at, lo, hi in ends), *measures]
 
 
@@ -513,10 +509,8 @@ def _resample(
 
 def group_columns(inputs: AuditInputs, used: BoolArray | None = None) -> list[MeasureColumn]:
     """A column per group: the rows that it has, or is expected to have, among all or those ``used``."""
-    phi, columns = inputs.sample.members.weights, []
-    rows = np.ones(phi.shape[0], dtype=bool) if used is None else used
-    for g, (name, size) in enumerate(zip(inputs.names, np.asarray(phi.T @ rows.astype(float)).tolist(), strict=True)):
-        by_cluster = inputs.whole and inputs.sample.clusters is not None
-        units = inputs.units(rows & (inputs.sample.members.codes == g)) if by_cluster else round(size)
-        columns.append(MeasureColumn(name, None, round(size), units))
-    return columns
+    members, rows = inputs.sample.members, np.ones(len(inputs.scores), dtype=bool) if used is None else used
+    sizes = units = [round(size) for size in np.asarray(members.weights.T @ rows.astype(float)).tolist()]
+    if inputs.whole and inputs.sample.clusters is not None:
+        units = [inputs.units(rows & (members.codes == g)) for g in range(len(sizes))]
+    return [MeasureColumn(name, None, *each) for name, *each in zip(inputs.names, sizes, units, strict=True)]

@@ -181,11 +181,6 @@ def holm(p: FloatArray) -> FloatArray:
     return adjusted
 
 
-def wilson(count: FloatArray, n: float, confidence: float) -> tuple[FloatArray, FloatArray]:
-    """Wilson's interval of the share ``count / n``."""
-    return wilson_interval(count / n, np.asarray(n, dtype=float), normal_value(confidence))
-
-
 def wilson_interval(share: FloatArray, n: FloatArray, z: float) -> tuple[FloatArray, FloatArray]:
     """Wilson's interval of a share of n, with z standard deviations to each side."""
     centre = (share + z**2 / (2 * n)) / (1 + z**2 / n)
