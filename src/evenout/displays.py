@@ -76,10 +76,11 @@ class TradeoffDisplay:
         """
         check_is_fitted(estimator)
         path = estimator.path_
-        table = path.table(alphas if alphas is None else np.sort(alphas))
-        chosen = path.table(np.array([estimator._result.choice.alpha])).iloc[0].to_dict()
-        base = {target: path.target_bias(target) for target in ("unseen", "training")}
-        return cls(table=table, base_bias=base, chosen=chosen).plot(ax, **kwargs)
+        return cls(
+            table=path.table(alphas if alphas is None else np.sort(alphas)),
+            base_bias={target: path.target_bias(target) for target in ("unseen", "training")},
+            chosen=path.table(np.array([estimator._result.choice.alpha])).iloc[0].to_dict(),
+        ).plot(ax, **kwargs)
 
     def plot(self, ax: "Axes | None" = None, **kwargs: Any) -> Self:
         """Draw into ``ax``, or into a new figure; ``kwargs`` go to the curves."""
@@ -88,8 +89,7 @@ class TradeoffDisplay:
         style = {"unseen": ("-", "new rows (cross-fitted)"), "training": ("--", "training rows")}
         for (target, (dash, label)), colour in zip(style.items(), _COLOURS, strict=False):
             options = {"color": colour, "linestyle": dash, "label": label, **kwargs}
-            bias = self.table[f"bias_{target}"]
-            (self.lines_[target],) = self.ax_.plot(self.table["f1"], bias, **options)
+            (self.lines_[target],) = self.ax_.plot(self.table["f1"], self.table[f"bias_{target}"], **options)
             self.ax_.axhline(self.base_bias[target], color=colour, linestyle=dash, linewidth=0.8, alpha=0.5)
             self.ax_.plot(self.chosen["f1"], self.chosen[f"bias_{target}"], "o", color=colour)
         low, high = self.table["low_unseen"], self.table["high_unseen"]
@@ -177,10 +177,10 @@ class GroupScoresDisplay:
         self.lines_: dict[str, Any] = {}
         threshold = float(flag_threshold(self.scores, self.contamination))
         span = (self.scores.min(), self.scores.max())
-        counted = isinstance(self.contamination, Integral)
-        flagged = f"{self.contamination:,} of" if counted else f"{100 * self.contamination:.3g}% of all"
-        label = f"threshold: {flagged} {f'{len(self.scores):,} ' if counted else ''}flagged"
-        self.ax_.axvline(threshold, color="0.4", linewidth=0.8, label=label)
+        flagged = f"{100 * self.contamination:.3g}% of all"
+        if isinstance(self.contamination, Integral):
+            flagged = f"{self.contamination:,} of {len(self.scores):,}"
+        self.ax_.axvline(threshold, color="0.4", linewidth=0.8, label=f"threshold: {flagged} flagged")
         for g, (name, rate) in enumerate(self.flag_rates_.items()):
             options = {
                 "color": _COLOURS[g % len(_COLOURS)],

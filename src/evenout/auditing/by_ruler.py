@@ -97,8 +97,8 @@ class _Measured:
     def ends(self, z: float, *, rate: bool) -> tuple[FloatArray, FloatArray]:
         """Interval of each group's mean, with z standard deviations to each side."""
         if not rate:
-            error = np.sqrt(np.maximum(np.diag(self.means.cov), 0.0))
-            reach = stdtrit(np.maximum(self.means.size - 1.0, 1.0), ndtr(z)) * error
+            t = stdtrit(np.maximum(self.means.size - 1.0, 1.0), ndtr(z))
+            reach = t * np.sqrt(np.maximum(np.diag(self.means.cov), 0.0))
             return self.low - reach, self.high + reach
         rows = np.maximum(self.means.rows_worth(), 1.0)
         return wilson_interval(self.low, rows, z)[0], wilson_interval(self.high, rows, z)[1]
@@ -150,10 +150,10 @@ def score_family(inputs: AuditInputs, settings: AuditSettings, rng: np.random.Ge
         # the smallest differences that the tests detect, the groups taken as if they shared no rows
         size, chi = scores.means.size, _chi_squares(len(names))
         noise = np.diag(scores.means.cov) * size / size
-        measures.append(detectable_mean_gap(scores.means.mean, noise, variance, chi, names, confidence, everyone.n))
-        measures.append(
-            detectable_rate_gap("flag_rate", flags.means.mean, flags.means.rows_worth(), chi, names, confidence)
-        )
+        measures += [
+            detectable_mean_gap(scores.means.mean, noise, variance, chi, names, confidence, everyone.n),
+            detectable_rate_gap("flag_rate", flags.means.mean, flags.means.rows_worth(), chi, names, confidence),
+        ]
     measures.append(Measure("welch_test", None, None, float(welch), n=everyone.n))
     everything = replace(inputs.sample, members=Membership.of_codes(np.zeros(len(inputs.scores), dtype=np.intp), 1))
     shares = np.clip(inputs.sample.total / everything.total[0], 0.0, 1.0)
@@ -187,9 +187,8 @@ def label_family(inputs: AuditInputs, labels: Labels, settings: AuditSettings) -
         if of_flags and not np.isnan(p):
             measures.append(_test(f"{name}_test", at, p, measured))
         if name == "true_positive_rate" and not np.isnan(p):
-            rates, chi = measured.means, _chi_squares(len(inputs.names))
-            sizes = rates.rows_worth()
-            measures.append(detectable_rate_gap(name, rates.mean, sizes, chi, inputs.names, settings.confidence))
+            rates, sizes, chi = measured.means.mean, measured.means.rows_worth(), _chi_squares(len(inputs.names))
+            measures.append(detectable_rate_gap(name, rates, sizes, chi, inputs.names, settings.confidence))
     return [replace(m, note=CHOSEN) for m in measures] if labels.chosen else measures
 
 
@@ -239,14 +238,11 @@ def strata_family(
     measures = [_measure(f"conditional_parity{more}", at, gaps[more], p, settings) for more in ("", "_corrected")]
     sizes = np.bincount(strata, minlength=len(alike.names)).tolist()
     for part, (name, size) in enumerate(zip(alike.names, sizes, strict=True)):
-        cells = slice(part * G, (part + 1) * G)
-        block = replace(within.compared.blocks[part], groups=tuple(range(G)), weight=1.0)
-        own, own_null = (
-            Means(m.mean[cells], m.cov[cells, cells], m.size[cells], Comparison(G, (block,))) for m in (within, null)
-        )
+        cells, block = slice(part * G, (part + 1) * G), within.compared.blocks[part]
+        compared = Comparison(G, (replace(block, groups=tuple(range(G)), weight=1.0),))
+        own, own_null = (Means(m.mean[cells], m.cov[cells, cells], m.size[cells], compared) for m in (within, null))
         alone = _Measured(own, own_null, measured.low[cells], measured.high[cells], measured.bounded)
-        gap = _squared(alone, np.ones(G), 1.0, settings, rng)[""]
-        p_own = NAN if silent else alone.p_value()
+        gap, p_own = _squared(alone, np.ones(G), 1.0, settings, rng)[""], NAN if silent else alone.p_value()
         measures.append(_measure("parity_within", MeasureColumn(None, name, size, size), gap, p_own, settings))
     everyone, columns = np.zeros(len(z), dtype=np.intp), group_columns(inputs)
     for name, column in (("mean_apart", z), ("apart_by_strata", z - left)):
@@ -274,10 +270,8 @@ def measure_curves(inputs: AuditInputs, settings: AuditSettings) -> tuple[Curve,
     for name, (knots, members) in inputs.curves.items():
         score = replace(inputs.sample, members=members).measure(inputs.scores)
         rate = _Measured.of(inputs, inputs.flags.flagged, members=members, flags=True)
-        reach = z * np.sqrt(np.diag(score.cov))
-        low, high = rate.ends(z, rate=True)
-        ends = np.stack([score.mean, score.mean - reach, score.mean + reach])
-        curves.append(Curve(name, knots, ends, np.stack([rate.means.mean, low, high])))
+        ends = score.mean + z * np.sqrt(np.diag(score.cov)) * np.array([[0.0], [-1.0], [1.0]])
+        curves.append(Curve(name, knots, ends, np.stack([rate.means.mean, *rate.ends(z, rate=True)])))
     return tuple(curves)
 
 
@@ -292,11 +286,10 @@ def _squared(
     m, cov = np.where(known, means.mean, 0.0), np.where(known & known[:, None], means.cov, 0.0)
     value, noise = float(m @ L @ m), float((L * cov).sum())
     values, vectors = np.linalg.eigh(cov)
-    root = vectors * np.sqrt(np.maximum(values, 0.0))
-    errors = rng.standard_normal((max(settings.resamples, 1), len(m))) @ root.T
+    errors = rng.standard_normal((max(settings.resamples, 1), len(m))) @ (vectors * np.sqrt(np.maximum(values, 0.0))).T
     drawn, alone = (np.einsum("bg,gh,bh->b", e, L, e)[:, None] for e in (m + errors, errors))
     ends = gap_interval(MEANINGS["demographic_parity"], np.array([value]), drawn, alone, settings.confidence)
-    low, high = float(ends[0][0]), float(ends[1][0])
+    low, high = (float(end[0]) for end in ends)
     if measured.bounded:
         push, most = np.sqrt(np.quantile(alone, settings.confidence)), bounded_gap(L, measured.low, measured.high)
         low, high = max(np.sqrt(most[0]) - push, 0.0) ** 2, (np.sqrt(most[1]) + push) ** 2
@@ -314,9 +307,8 @@ def _levels(
     shift: float = 0.0,
     rate: bool = False,
 ) -> list[Measure]:
-    low, high = measured.ends(normal_value(settings.confidence), rate=rate)
-    ends = zip((measured.means.mean + shift).tolist(), (low + shift).tolist(), (high + shift).tolist(), strict=True)
-    return [_measure(name, at, interval, NAN, settings) for at, interval in zip(columns, ends, strict=True)]
+    figures = np.array([measured.means.mean, *measured.ends(normal_value(settings.confidence), rate=rate)]) + shift
+    return [_measure(name, at, tuple(own), NAN, settings) for at, own in zip(columns, figures.T.tolist(), strict=True)]
 
 
 def _measure(name: str, at: MeasureColumn, interval: Interval, p: float, settings: AuditSettings) -> Measure:
@@ -342,13 +334,12 @@ def _chi_squares(n_groups: int) -> FloatArray:
 
 def _detectable_within(means: Means, names: tuple[str, ...], settings: AuditSettings, n: int) -> Measure:
     """The gap between the two largest groups, the same in every stratum, that its mean shows with 80 % power."""
-    G = len(names)
-    size = means.size.reshape(-1, G)
+    size = means.size.reshape(-1, len(names))
     one, two = np.sort(np.argsort(size.sum(axis=0))[-2:]).tolist()
     both = np.minimum(size[:, one], size[:, two])
-    contrast = np.zeros((len(size), G))
+    contrast = np.zeros_like(size)
     contrast[:, one], contrast[:, two] = both / both.sum(), -both / both.sum()
-    error = np.sqrt(max(float(contrast.ravel() @ np.nan_to_num(means.cov) @ contrast.ravel()), 0.0))
-    gap = float(error * (normal_value(settings.confidence) + ndtri(POWER)))
+    variance = float(contrast.ravel() @ np.nan_to_num(means.cov) @ contrast.ravel())
+    gap = float(np.sqrt(max(variance, 0.0)) * (normal_value(settings.confidence) + ndtri(POWER)))
     held = f"between '{names[one]}' and '{names[two]}'; the same in every stratum, sizes as they are"
     return Measure("conditional_detectable", None, None, gap, n=n, note=held)

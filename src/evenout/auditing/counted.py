@@ -78,8 +78,7 @@ def label_measures(
     counts = counts.sum(axis=3) if fixed else counts
     reached = np.cumsum(counts, axis=-1)
     n = reached[..., -1].astype(float)
-    total = reached.sum(axis=(1, 2)) + (0 if background is None else np.cumsum(background))
-    cut = _cuts(total, (contamination,))
+    cut = _cuts(reached.sum(axis=(1, 2)) + (0 if background is None else np.cumsum(background)), (contamination,))
     flagged = n - np.take_along_axis(reached, cut[:, None, None], axis=-1)[..., 0] if by_rule is None else by_rule
     return evaluate("labels", LabelCut(counts, reached, n, flagged))
 
@@ -120,18 +119,15 @@ def chi_square(hits: FloatArray | IntArray, sizes: FloatArray | IntArray) -> Flo
     >>> chi_square(np.array([4, 10]), np.array([40, 40])).round(6).item()
     3.116883
     """
-    n = np.asarray(sizes).sum(axis=-1)
-    share = hits.sum(axis=-1) / np.maximum(n, 1)
+    share = hits.sum(axis=-1) / np.maximum(sizes.sum(axis=-1), 1)
     off = (hits - sizes * share[..., None]) ** 2 / np.maximum(sizes, 1)
-    spread = share * (1 - share)
-    return np.where(spread > 0, off.sum(axis=-1), 0.0) / np.where(spread > 0, spread, 1.0)
+    return ratio(off.sum(axis=-1), share * (1 - share), 0.0)
 
 
 @lru_cache(maxsize=8)  # the same for every batch of resamples
 def threshold_ranks(n_rows: int, shares: tuple[float, ...]) -> IntArray:
     """Place, from 0 in ascending order, of the row above whose score the highest ``share`` of the rows lie."""
-    positions = np.arange(n_rows, dtype=float)
-    return np.array([int(flag_threshold(positions, share)) for share in shares], dtype=np.intp)
+    return np.array([int(flag_threshold(np.arange(n_rows, dtype=float), share)) for share in shares], dtype=np.intp)
 
 
 class ScoreCut(NamedTuple):
@@ -140,6 +136,7 @@ class ScoreCut(NamedTuple):
     sizes: IntArray  # (b, G)
     reached: IntArray  # (b, G, L), rows at or below a level
     total: IntArray  # (b, L)
+    below: FloatArray  # (b, G, L), as a share of the group
     above: IntArray  # (b, G, m), rows above a threshold
     hits: IntArray  # (b, G), rows that are flagged
     quantiles: FloatArray  # (b, G Q), interpolated as in numpy
@@ -165,7 +162,7 @@ def _cut(
     low, high = (values[_locate(by_group, end(position).astype(np.intp))] for end in (np.floor, np.ceil))
     part = position - np.floor(position)
     return ScoreCut(
-        sizes, reached, total, above, above[..., 0] if hits is None else hits,
+        sizes, reached, total, reached / sizes[..., None], above, above[..., 0] if hits is None else hits,
         quantiles=((1 - part) * low + part * high).reshape(len(counts), -1),
         moments=_moments(counts, values),
         shares=sizes / sizes.sum(axis=1, keepdims=True),
@@ -207,9 +204,8 @@ def _moments(counts: IntArray, values: FloatArray) -> GroupMoments:
     z, centre, unit = standardised(counts[0].sum(axis=0), values)
     sizes = counts.sum(axis=-1).astype(float)
     sums, squares = np.moveaxis(counts.astype(float) @ np.column_stack([z, z**2]), -1, 0)
-    mean = sums / sizes
+    mean, total = sums / sizes, variance_of_all(sizes.sum(axis=1), sums, squares)
     variance = np.maximum(squares - sizes * mean**2, 0.0) / np.maximum(sizes - 1, 1)
-    total = variance_of_all(sizes.sum(axis=1), sums, squares)
     return GroupMoments(sizes[0], centre + unit * mean, unit**2 * variance, unit**2 * total)
 
 
@@ -226,8 +222,7 @@ def _mean_test(drawn: ScoreCut) -> FloatArray:
 
 def _over_thresholds(drawn: ScoreCut, there: ScoreCut | None = None) -> FloatArray:
     """Largest less smallest share below each level, or of how far it is from ``there``, averaged over the rows."""
-    below = drawn.reached / drawn.sizes[..., None]
-    below = below if there is None else below - there.reached / there.sizes[..., None]
+    below = drawn.below if there is None else drawn.below - there.below
     per_level = np.diff(drawn.total, axis=-1, prepend=0) / drawn.total[:, -1:]
     return np.einsum("bl,bl->b", np.ptp(below, axis=1), per_level)[:, None]
 
@@ -245,8 +240,7 @@ def _cuts(reached: IntArray, shares: tuple[float, ...]) -> IntArray:
     cuts = _locate(reached, positions)
     asked, above = n - 1 - positions, n - np.take_along_axis(reached, cuts, axis=1)
     tied = n - np.take_along_axis(reached, np.maximum(cuts - 1, 0), axis=1)
-    nearer = (cuts > 0) & ((tied - asked < asked - above) | (above == 0)) & (tied < n)
-    return cuts - nearer
+    return cuts - ((cuts > 0) & ((tied - asked < asked - above) | (above == 0)) & (tied < n))
 
 
 def _locate(reached: IntArray, positions: IntArray) -> IntArray:
@@ -323,8 +317,7 @@ class StrataCut(NamedTuple):
         """Squares between groups over the variance, summed over the usable strata, shape (b, 1)."""
         squares = (self.sums**2 / np.maximum(self.n, 1)).sum(axis=1)
         squares -= self.sums.sum(axis=1) ** 2 / np.maximum(self.n.sum(axis=1), 1)
-        counted = self.usable & (self.spread > 0)
-        chi = (np.where(counted, squares, 0.0) / np.where(counted, self.spread, 1.0)).sum(axis=1)[:, None]
+        chi = ratio(squares, np.where(self.usable, self.spread, 0.0), 0.0).sum(axis=1)[:, None]
         return np.where(np.isnan(self.parity()), np.nan, chi)
 
     def apart(self) -> FloatArray:
@@ -373,8 +366,7 @@ def strata_precision(counts: IntArray, values: FloatArray, edges: IntArray) -> t
     spread = unit**2 * within.spread[0]
     rows = np.where(within.usable[0] & (spread > 0), within.n[0], 0.0)
     n = rows[:, None] * rows / np.maximum(rows[:, None] + rows, 1.0)  # (G, G, S)
-    freedom = int(np.maximum((rows > 0).sum(axis=0) - 1, 0).sum())
-    return (n / np.where(spread > 0, spread, 1.0)).sum(axis=-1), freedom
+    return ratio(n, spread, 0.0).sum(axis=-1), int(np.maximum((rows > 0).sum(axis=0) - 1, 0).sum())
 
 
 @dataclass(frozen=True)

@@ -225,9 +225,8 @@ def summarise(sampled: Resamples, columns: Columns, settings: AuditSettings) -> 
             not_rejected = p > 1 - settings.confidence
             low, high = (np.where(not_rejected, end(x, kind.even), x) for end, x in ((np.fmin, low), (np.fmax, high)))
         undefined = np.isnan(drawn).mean(axis=0) if len(drawn) else np.zeros(len(value))
-        figures = np.broadcast_arrays(value, low, high, p, undefined)
-        each = zip(columns[kind.per, kind.among], *(x.tolist() for x in figures), strict=True)
-        for at, v, lo, hi, pv, share in each:
+        figures = np.stack(np.broadcast_arrays(value, low, high, p, undefined), axis=1).tolist()
+        for at, (v, lo, hi, pv, share) in zip(columns[kind.per, kind.among], figures, strict=True):
             note = f"undefined in {share:.0%} of the resamples" if share > 0.05 else ""
             measures.append(Measure(name, at.group, at.detail, v, lo, hi, pv, n=at.n, note=note))
     return measures
@@ -326,8 +325,8 @@ def detectable_mean_gap(
     if np.sqrt(variance) > 0:
         error = float(np.sqrt(noise[pair[0]] + noise[pair[1]]))
         gap = mean_gap(error, permuted, len(names) - 1, confidence) / float(np.sqrt(variance))
-    words = "between {} and {}", "sizes and spreads of the groups as they are", "in between"
-    return _detectable("mean_score", gap, n, names, pair, words)
+    held = "sizes and spreads of the groups as they are"
+    return _detectable("mean_score", gap, n, names, pair, ("between {} and {}", held, "in between"))
 
 
 def detectable_rate_gap(
@@ -350,8 +349,7 @@ def detectable_rate_gap(
         none = f"even none in '{shown(names[low], _NAME)}' is seen only {power:.0%} of the time"
         low, high, held = high, low, f"the other way round {none}; {held}"
         found, _ = gap(low, high)
-    words = "{1} above {0}", held, "at that rate"
-    return _detectable(measure, found, n, names, (low, high), words)
+    return _detectable(measure, found, n, names, (low, high), ("{1} above {0}", held, "at that rate"))
 
 
 def score_family(inputs: AuditInputs, settings: AuditSettings, rng: np.random.Generator) -> list[Measure]:
@@ -394,8 +392,10 @@ def score_family(inputs: AuditInputs, settings: AuditSettings, rng: np.random.Ge
     if settings.resamples:
         by_mean, by_flag = (sampled.permuted[f"{name}_test"][:, 0] for name in ("mean_score", "flag_rate"))
         mean, rate = sampled.value["mean_score"][0], sampled.value["flag_rate"][0]
-        measures.append(detectable_mean_gap(mean, spread / means.size, variance, by_mean, names, confidence, n))
-        measures.append(detectable_rate_gap("flag_rate", rate, sizes, by_flag, names, confidence))
+        measures += [
+            detectable_mean_gap(mean, spread / means.size, variance, by_mean, names, confidence, n),
+            detectable_rate_gap("flag_rate", rate, sizes, by_flag, names, confidence),
+        ]
     # clusters of rows count as n^2 / sum of their squared sizes rows
     rows = float(n) if clusters is None else float(n) ** 2 / float((np.bincount(clusters) ** 2).sum())
     low, high = wilson_interval(sizes * (rows / n) / rows, np.asarray(rows), normal_value(confidence))
@@ -407,16 +407,15 @@ def label_family(
     inputs: AuditInputs, labels: IntArray, settings: AuditSettings, rng: np.random.Generator
 ) -> list[Measure]:
     """Measures against known outliers; groups are shuffled among rows of the same label."""
-    rows = {"outliers": labels == 1, "inliers": labels == 0, "flagged": inputs.flags.flagged}
-    columns = {}
-    for among, used in (rows | {"everyone": np.ones(len(labels), dtype=bool)}).items():
+    flagged, fixed, columns = inputs.flags.flagged, inputs.flags.fixed, {}
+    rows = {"outliers": labels == 1, "inliers": labels == 0, "flagged": flagged, "everyone": labels >= 0}
+    for among, used in rows.items():
         columns["groups", among] = group_columns(inputs, used)
         columns["all", among] = [MeasureColumn(None, None, int(used.sum()), inputs.units(used))]
-    shape, fixed = (len(inputs.names), *(2,) * (1 + inputs.flags.fixed), -1), inputs.flags.fixed
-    flagged = inputs.flags.flagged if fixed else None
+    shape, apart = (len(inputs.names), *(2,) * (1 + fixed), -1), flagged if fixed else None
     _, sampled = _resample(
         inputs,
-        partial(level_table, classes=labels, n_classes=2, background=inputs.background, flagged=flagged),
+        partial(level_table, classes=labels, n_classes=2, background=inputs.background, flagged=apart),
         lambda counts, table, _: label_measures(
             counts.reshape(len(counts), *shape), settings.share, background=table.background, fixed=fixed
         ),
@@ -426,9 +425,8 @@ def label_family(
     )
     measures = summarise(sampled, columns, settings)
     if settings.resamples:
-        sizes = np.array([at.n for at in columns["groups", "outliers"]], dtype=float)
-        name, permuted = "true_positive_rate", sampled.permuted["true_positive_rate_test"][:, 0]
-        rates = sampled.value[name][0]
+        name, sizes = "true_positive_rate", np.array([at.n for at in columns["groups", "outliers"]], dtype=float)
+        rates, permuted = sampled.value[name][0], sampled.permuted[f"{name}_test"][:, 0]
         measures.append(detectable_rate_gap(name, rates, sizes, permuted, inputs.names, settings.confidence))
     return measures
 
@@ -503,8 +501,8 @@ def _resample(
         batches = [measure(counts, rounded, noise) for counts in tables] or [{name: v[:0] for name, v in value.items()}]
         return {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
 
-    drawn = joined(rounded.bootstrap(settings.resamples, rng), True)
-    return exact, Resamples(value, drawn, joined(rounded.permutations(settings.resamples, rng), False))
+    drawn, permuted = rounded.bootstrap(settings.resamples, rng), rounded.permutations(settings.resamples, rng)
+    return exact, Resamples(value, joined(drawn, True), joined(permuted, False))
 
 
 def group_columns(inputs: AuditInputs, used: BoolArray | None = None) -> list[MeasureColumn]:

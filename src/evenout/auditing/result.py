@@ -15,13 +15,12 @@ from evenout.auditing import text
 from evenout.auditing.counted import MEANINGS
 from evenout.auditing.practice import PracticeTable, practice_table
 from evenout.auditing.sample import AllRows
-from evenout.auditing.text import TOO_FEW, between, chance, number, shown
+from evenout.auditing.text import TOO_FEW, between, chance, joined, number, shown
 from evenout.core.intervals import holm
 from evenout.core.types import FloatArray, IntArray
 from evenout.exceptions import InputError
-from evenout.storage.output import finite
+from evenout.storage.output import atomic_file, finite
 
-NAN = float("nan")
 _BIASES = ("flag_rate_ratio", "demographic_parity", "threshold_free_gap", "conditional_parity")
 _EXACT_KS = 1_000  # rows of a batch up to which the test of its scores is exact
 
@@ -52,10 +51,10 @@ class Measure:
     group: str | None
     detail: str | None
     value: float
-    low: float = NAN
-    high: float = NAN
-    p: float = NAN
-    p_adjusted: float = NAN
+    low: float = np.nan
+    high: float = np.nan
+    p: float = np.nan
+    p_adjusted: float = np.nan
     n: int = 0
     note: str = ""
 
@@ -122,9 +121,9 @@ class _Pages:
         date : datetime, optional
             By default now.
         """
-        from evenout.auditing.page import write_audit_page
-
-        write_audit_page(Path(path), self.to_html(tables=tables, **options))
+        page = self.to_html(tables=tables, **options)
+        with atomic_file(Path(path)) as file:
+            file.write_text(page, encoding="utf-8", newline="\n")
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -246,8 +245,7 @@ class AuditResult(_Pages):
         if self.everyone is None:
             beside = "{@sample_weight}" if self.weighted else "probabilities of groups"
             raise InputError(f"a table counts people of known groups, which does not go with {beside}")
-        confidence = self.settings["confidence"]
-        return practice_table(self.everyone, kind, flag_means=flag_means, reference=reference, confidence=confidence)
+        return practice_table(self.everyone, kind, flag_means, reference, self.settings["confidence"])
 
     def _repr_html_(self) -> str:
         from evenout.auditing.page import notebook
@@ -286,13 +284,13 @@ class Change:
     measure: str
     group: str | None = None
     detail: str | None = None
-    earlier: float = NAN
-    later: float = NAN
-    change: float = NAN
-    low: float = NAN
-    high: float = NAN
-    p: float = NAN
-    p_adjusted: float = NAN
+    earlier: float = np.nan
+    later: float = np.nan
+    change: float = np.nan
+    low: float = np.nan
+    high: float = np.nan
+    p: float = np.nan
+    p_adjusted: float = np.nan
 
 
 @dataclass(frozen=True, repr=False)
@@ -363,15 +361,13 @@ class DriftResult:
         }
 
     def __repr__(self) -> str:
-        head = f"{self.n_later:,} later rows against {self.n_earlier:,} earlier ones"
         lines = [f"{'':<42} {'earlier':>9} {'later':>9} {'change':>9}  interval"]
         for c in self.changes:
             if c.group is None and c.detail is None and not np.isnan(c.low):
                 figures = " ".join(f"{number(x):>9}" for x in (c.earlier, c.later, c.change))
                 lines.append(f"{MEANINGS[c.measure].words:<42} {figures}  {between(c.low, c.high)}")
-        verdict = [f"* {sentence}" for sentence in self.verdict]
-        notes = [f"Note: {note}." for note in self.notes]
-        return "\n\n".join("\n".join(part) for part in ([head], lines, verdict, notes) if part)
+        head = [f"{self.n_later:,} later rows against {self.n_earlier:,} earlier ones"]
+        return joined(head, lines, verdict=self.verdict, notes=self.notes)
 
 
 def compare_batches(later: AuditResult, earlier: AuditResult) -> DriftResult:
@@ -412,8 +408,7 @@ def compare_batches(later: AuditResult, earlier: AuditResult) -> DriftResult:
     sizes = [dict(zip(audit.group_names, audit.group_counts.tolist(), strict=True)) for audit in (later, earlier)]
     table = np.array([[size.get(name, 0) for name in sorted({*sizes[0], *sizes[1]})] for size in sizes])
     test = chi2_contingency(table, correction=False)
-    strength = float(np.sqrt(test.statistic / table.sum()))
-    tested.append(Change("group_mix", change=strength, p=float(test.pvalue)))
+    tested.append(Change("group_mix", change=float(np.sqrt(test.statistic / table.sum())), p=float(test.pvalue)))
     notes = [
         f"group {shown(name)!r} is in the {which} batch only, so the gaps are between different groups"
         for which, here, there in (("later", *sizes), ("earlier", *sizes[::-1]))
@@ -421,7 +416,7 @@ def compare_batches(later: AuditResult, earlier: AuditResult) -> DriftResult:
         if name not in there
     ]
     if later.n_clusters is not None or earlier.n_clusters is not None:
-        tested = [replace(change, p=NAN) for change in tested]
+        tested = [replace(change, p=np.nan) for change in tested]
         notes.append(
             "drift and mix are not tested where rows come in clusters, because the tests take rows as independent"
         )
@@ -434,8 +429,8 @@ def compare_batches(later: AuditResult, earlier: AuditResult) -> DriftResult:
             low = float(apart - np.hypot(m.value - m.low, old.high - old.value))
             high = float(apart + np.hypot(m.high - m.value, old.value - old.low))
             changes.append(Change(m.measure, m.group, m.detail, old.value, m.value, apart, low, high))
-    n_rows = len(earlier.scores), len(later.scores)
-    return DriftResult(tuple(changes), *n_rows, later.settings["confidence"], tuple(notes))
+    confidence = later.settings["confidence"]
+    return DriftResult(tuple(changes), len(earlier.scores), len(later.scores), confidence, tuple(notes))
 
 
 Found = TypeVar("Found", bound=AuditResult | DriftResult)
@@ -492,8 +487,7 @@ class AttributeAudits(_Pages, PerAttribute[AuditResult]):
         """One table of all columns; see `AuditResult.table`."""
         parts = [audit.everyone for audit in self.values() if audit.everyone is not None]
         people = replace(parts[0], attributes=tuple(part.attributes[-1] for part in parts))
-        confidence = next(iter(self.values())).settings["confidence"]
-        return practice_table(people, kind, flag_means=flag_means, reference=reference, confidence=confidence)
+        return practice_table(people, kind, flag_means, reference, next(iter(self.values())).settings["confidence"])
 
     def _repr_html_(self) -> str:
         return "".join(result._repr_html_() for result in self.values())

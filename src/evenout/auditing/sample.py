@@ -394,17 +394,17 @@ def bin_column(column: pd.Series, n_bins: int) -> Strata:
         codes[~np.isnan(numbers)] = bins
         return Strata(codes, tuple(f"{low:.4g}" if low == high else f"{low:.4g} to {high:.4g}" for low, high in ends))
     codes, values = pd.factorize(column, sort=True, use_na_sentinel=True)
-    names = [f"{value:g}" if isinstance(value, float) else str(value) for value in values]
-    return Strata(codes.astype(np.intp), tuple(names))
+    names = tuple(f"{value:g}" if isinstance(value, float) else str(value) for value in values)
+    return Strata(codes.astype(np.intp), names)
 
 
 def _features(X: Any) -> tuple[pd.DataFrame, list[str]]:
     """Features as a frame with text names, and the names of text columns with too many values, left out."""
     frame = _frame(X, "X")
     frame = frame.set_axis([str(name) for name in frame.columns], axis=1).reset_index(drop=True)
-    if frame.columns.has_duplicates:
-        twice = frame.columns[frame.columns.duplicated()][0]
-        raise InputError("{@X} has more than one column {twice!r}; give each once", twice=twice)
+    twice = frame.columns[frame.columns.duplicated()]
+    if len(twice):
+        raise InputError("{@X} has more than one column {twice!r}; give each once", twice=twice[0])
     gaps = frame.isna().sum()
     if gaps.any():
         raise InputError(
@@ -448,8 +448,8 @@ def aligned(values: Any, name: str, scores: Any, n_rows: int) -> Any:
     """The values, if they have one row per score and, where both carry an index, the same order."""
     length = len(values) if hasattr(values, "__len__") else -1
     if length != n_rows:
-        got = f"has {length} rows" if length >= 0 else "has no rows"
-        raise ValueError(f"{name} {got}, but scores has {n_rows}; give one row per score")
+        found = length if length >= 0 else "no"
+        raise ValueError(f"{name} has {found} rows, but scores has {n_rows}; give one row per score")
     if shuffled(values, scores):
         raise ValueError(
             f"{name} and scores have the same index in a different order; align them first, "
