@@ -188,22 +188,16 @@ class GroupScoresDisplay:
                 "label": f"{name}: {rate:.1%} of {self.groups.counts[g]:,}",
                 **kwargs,
             }
-            x, share = _share_above(self.scores[self.groups.codes == g], span)
+            ordered = np.sort(self.scores[self.groups.codes == g])
+            some = np.unique(np.linspace(0, len(ordered) - 1, _POINTS).astype(np.intp))
+            x = np.concatenate([span[:1], ordered[some], span[1:]])
+            share = (len(ordered) - np.searchsorted(ordered, x, side="right")) / len(ordered)
             (self.lines_[name],) = self.ax_.plot(x, share, drawstyle="steps-post", **options)
             self.ax_.plot(threshold, rate, "o", color=self.lines_[name].get_color())
         self.ax_.set(xlabel="score (higher = more outlying)", ylabel="share of the group above", ylim=(-0.02, 1.02))
         self.ax_.yaxis.set_major_formatter("{x:.0%}")
         self.ax_.legend(frameon=False)
         return self
-
-
-def _share_above(scores: FloatArray, span: tuple[float, float]) -> tuple[FloatArray, FloatArray]:
-    """Scores, from end to end of the span, and the share strictly above each; at most `_POINTS` of them."""
-    ordered = np.sort(scores)
-    some = np.unique(np.linspace(0, len(ordered) - 1, _POINTS).astype(np.intp))
-    x: FloatArray = np.concatenate([span[:1], ordered[some], span[1:]])
-    above: FloatArray = len(ordered) - np.searchsorted(ordered, x, side="right").astype(np.float64)
-    return x, above / len(ordered)
 
 
 def _axes(ax: "Axes | None") -> tuple["Axes", Any]:

@@ -346,10 +346,7 @@ def _correct(audits: Sequence[list[Measure]]) -> tuple[list[list[Measure]], list
     return corrected, [len(together) for together in asked.values()]
 
 
-MetricFunction = Callable[[Any, Any], float]
-
-
-def metric_functions(scores: Any, *, contamination: float = 0.1) -> dict[str, MetricFunction]:
+def metric_functions(scores: Any, *, contamination: float = 0.1) -> dict[str, Callable[[Any, Any], float]]:
     """Functions ``metric(y_true, y_pred)``, y_pred being scores, with the flag threshold of *all* the scores.
 
     ``MetricFrame`` calls a metric with the rows of one group; the threshold must come from all rows, so it is fixed

@@ -41,12 +41,11 @@ from evenout.core.ruler import (
 from evenout.core.types import BoolArray, FloatArray
 from evenout.exceptions import InputError
 
-_TESTS = 1000  # points of a chi-square's distribution, in place of permutations
+_TAILS = (np.arange(1000) + 0.5) / 1000  # of a chi-square's distribution, whose points are in place of permutations
 _MOST_CELLS = 3000  # groups in strata, whose covariance is kept
 _LEAST_CELL = 20  # independent rows of a group in a stratum, from which on strata are tested one by one
 _MOST_IN_CELLS = 0.8  # of the rows in such cells, for that
 Interval: TypeAlias = tuple[float, float, float]  # a value and its ends
-CHOSEN = "of the labelled rows alone"
 
 
 @dataclass(frozen=True)
@@ -61,17 +60,11 @@ class _Measured:
 
     @classmethod
     def of(
-        cls,
-        inputs: AuditInputs,
-        z: FloatArray | BoolArray,
-        *,
-        counted: FloatArray | None = None,
-        members: Membership | None = None,
-        flags: bool = False,
+        cls, inputs: AuditInputs, z: FloatArray | BoolArray, *, counted: FloatArray | None = None, flags: bool = False
     ) -> "_Measured":
-        """Of a column, ``counted`` so much more or less in each row; of other ``members`` than the groups."""
-        base = inputs.sample if members is None else replace(inputs.sample, members=members)
-        sample, moving = base, inputs.scores if flags and not inputs.flags.fixed else None
+        """Of a column, ``counted`` so much more or less in each row."""
+        sample = base = inputs.sample
+        moving = inputs.scores if flags and not inputs.flags.fixed else None
         if counted is not None:
             phi = csc_array(base.members.weights.multiply(counted[:, None]))
             phi.eliminate_zeros()
@@ -148,7 +141,7 @@ def score_family(inputs: AuditInputs, settings: AuditSettings, rng: np.random.Ge
             _test("flag_rate_test", everyone, p_flag, flags),
         ]
         # the smallest differences that the tests detect, the groups taken as if they shared no rows
-        size, chi = scores.means.size, _chi_squares(len(names))
+        size, chi = scores.means.size, chdtri(max(len(names) - 1, 1), _TAILS)
         noise = np.diag(scores.means.cov) * size / size
         measures += [
             detectable_mean_gap(scores.means.mean, noise, variance, chi, names, confidence, everyone.n),
@@ -157,9 +150,9 @@ def score_family(inputs: AuditInputs, settings: AuditSettings, rng: np.random.Ge
     measures.append(Measure("welch_test", None, None, float(welch), n=everyone.n))
     everything = replace(inputs.sample, members=Membership.of_codes(np.zeros(len(inputs.scores), dtype=np.intp), 1))
     shares = np.clip(inputs.sample.total / everything.total[0], 0.0, 1.0)
-    low, high = wilson_interval(shares, np.full(len(shares), everything.size[0]), normal_value(confidence))
-    ends = zip(groups, shares.tolist(), low.tolist(), high.tolist(), strict=True)
-    return [*(Measure("group_share", at.group, None, v, lo, hi, n=at.n) for at, v, lo, hi in ends), *measures]
+    ends = wilson_interval(shares, np.full(len(shares), everything.size[0]), normal_value(confidence))
+    each = zip(groups, *(x.tolist() for x in (shares, *ends)), strict=True)
+    return [*(Measure("group_share", at.group, None, v, lo, hi, n=at.n) for at, v, lo, hi in each), *measures]
 
 
 def label_family(inputs: AuditInputs, labels: Labels, settings: AuditSettings) -> list[Measure]:
@@ -187,9 +180,10 @@ def label_family(inputs: AuditInputs, labels: Labels, settings: AuditSettings) -
         if of_flags and not np.isnan(p):
             measures.append(_test(f"{name}_test", at, p, measured))
         if name == "true_positive_rate" and not np.isnan(p):
-            rates, sizes, chi = measured.means.mean, measured.means.rows_worth(), _chi_squares(len(inputs.names))
+            rates, sizes = measured.means.mean, measured.means.rows_worth()
+            chi = chdtri(max(len(inputs.names) - 1, 1), _TAILS)
             measures.append(detectable_rate_gap(name, rates, sizes, chi, inputs.names, settings.confidence))
-    return [replace(m, note=CHOSEN) for m in measures] if labels.chosen else measures
+    return [replace(m, note="of the labelled rows alone") for m in measures] if labels.chosen else measures
 
 
 def _auc(inputs: AuditInputs, looked_at: FloatArray, y: FloatArray) -> _Measured:
@@ -268,8 +262,8 @@ def measure_curves(inputs: AuditInputs, settings: AuditSettings) -> tuple[Curve,
     """Mean score and flag rate at the knots of each number, with pointwise intervals."""
     z, curves = normal_value(settings.confidence), []
     for name, (knots, members) in inputs.curves.items():
-        score = replace(inputs.sample, members=members).measure(inputs.scores)
-        rate = _Measured.of(inputs, inputs.flags.flagged, members=members, flags=True)
+        by_band = replace(inputs, sample=replace(inputs.sample, members=members))
+        score, rate = by_band.sample.measure(inputs.scores), _Measured.of(by_band, inputs.flags.flagged, flags=True)
         ends = score.mean + z * np.sqrt(np.diag(score.cov)) * np.array([[0.0], [-1.0], [1.0]])
         curves.append(Curve(name, knots, ends, np.stack([rate.means.mean, *rate.ends(z, rate=True)])))
     return tuple(curves)
@@ -325,11 +319,6 @@ def _test(name: str, at: MeasureColumn, p: float, measured: _Measured) -> Measur
     compares, blocks = measured.means.compares, measured.means.compared.blocks
     freedom = sum(max(int(compares[list(block.groups)].any(axis=1).sum()) - 1, 0) for block in blocks)
     return Measure(name, None, None, float(chdtri(max(freedom, 1), max(p, 1e-300))), p=p, n=at.n)
-
-
-def _chi_squares(n_groups: int) -> FloatArray:
-    """A chi-square's distribution, in place of the permutations of a test of so many groups."""
-    return chdtri(max(n_groups - 1, 1), (np.arange(_TESTS) + 0.5) / _TESTS)
 
 
 def _detectable_within(means: Means, names: tuple[str, ...], settings: AuditSettings, n: int) -> Measure:

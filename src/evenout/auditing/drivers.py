@@ -254,8 +254,8 @@ def individual_family(
     there, drawn = pairs(), pairs.resampled(settings.resamples, rng)
     narrow = np.sqrt(len(np.unique(units[sample])) / inputs.units())
     resamples = Resamples(value, {name: value[name] + narrow * (drawn[name] - there[name]) for name in value}, {})
-    everyone = MeasureColumn(None, None, len(rows), inputs.units())
-    measures = summarise(resamples, {("all", "everyone"): [everyone]}, settings)
+    columns = {("all", "everyone"): [MeasureColumn(None, None, len(rows), inputs.units())]}
+    measures = summarise(resamples, columns, settings)
     if settings.resamples > 0:
         permuted = pairs.resampled(min(settings.resamples, _SHUFFLES), rng, shuffled=True)["individual_unfairness"]
         shuffled = float(value["individual_unfairness"][0, 0] + (permuted - there["individual_unfairness"]).mean())

@@ -47,7 +47,6 @@ QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
 TOP_SHARES = (0.05, 0.1, 0.15, 0.2)
 _GRID = ndtri((np.arange(2000) + 0.5) / 2000)  # a normal distribution, in equal parts
 _NAME = 40  # characters of a group's name
-Ends = Callable[[float], tuple[FloatArray, FloatArray]]  # of each level, for a critical value z
 
 
 @dataclass(frozen=True)
@@ -67,9 +66,6 @@ class MeasureColumn(NamedTuple):
     detail: str | None
     n: int
     units: int
-
-
-Columns = Mapping[tuple[str, str], Sequence[MeasureColumn]]  # by `Meaning.per` and `Meaning.among`
 
 
 class Resamples(NamedTuple):
@@ -156,12 +152,16 @@ def gap_interval(
 
 
 def extremes_interval(
-    kind: Meaning, value: FloatArray, ends: Ends, drawn: FloatArray, confidence: float
+    kind: Meaning,
+    value: FloatArray,
+    ends: Callable[[float], tuple[FloatArray, FloatArray]],
+    drawn: FloatArray,
+    confidence: float,
 ) -> tuple[float, float, float]:
     """Interval of the largest difference, or of the smallest ratio, between values of G groups (`extreme_ends`).
 
-    For a measure tested by its interval, the third number is the p-value at which the interval just holds 0, no smaller
-    than one of the resamples.
+    ``ends`` gives those of each value, for a critical value z. For a measure tested by its interval, the third number
+    is the p-value at which the interval just holds 0, no smaller than one of the resamples.
     """
     known = np.flatnonzero(~np.isnan(value))
     if len(known) < 2:
@@ -194,8 +194,10 @@ def within_range(kind: Meaning, value: FloatArray, low: FloatArray, high: FloatA
     return np.where(known, np.fmin(low, value), np.nan), np.where(known, np.fmax(high, value), np.nan)
 
 
-def summarise(sampled: Resamples, columns: Columns, settings: AuditSettings) -> list[Measure]:
-    """Turn values and resamples into measures with intervals and p-values."""
+def summarise(
+    sampled: Resamples, columns: Mapping[tuple[str, str], Sequence[MeasureColumn]], settings: AuditSettings
+) -> list[Measure]:
+    """Turn values and resamples into measures; columns go by `Meaning.per` and `Meaning.among`."""
     measures, z = [], normal_value(settings.confidence)
 
     def level_ends(name: str, z: float, *, rest: bool = False) -> tuple[FloatArray, FloatArray]:
@@ -340,15 +342,13 @@ def detectable_rate_gap(
     if low == high:  # all the same
         low, high = known[:2].tolist()
     share = float((rates[known] * sizes[known]).sum() / sizes[known].sum())
-
-    def gap(low: int, high: int) -> tuple[float, float]:
-        return rate_gap(float(sizes[low]), float(sizes[high]), share, permuted, len(known) - 1, confidence)
-
-    (found, power), held = gap(low, high), "sizes of the groups and rate of all rows as they are"
+    asked = share, permuted, len(known) - 1, confidence
+    found, power = rate_gap(float(sizes[low]), float(sizes[high]), *asked)
+    held = "sizes of the groups and rate of all rows as they are"
     if np.isnan(found) and not np.isnan(power):
         none = f"even none in '{shown(names[low], _NAME)}' is seen only {power:.0%} of the time"
         low, high, held = high, low, f"the other way round {none}; {held}"
-        found, _ = gap(low, high)
+        found, _ = rate_gap(float(sizes[low]), float(sizes[high]), *asked)
     return _detectable(measure, found, n, names, (low, high), ("{1} above {0}", held, "at that rate"))
 
 

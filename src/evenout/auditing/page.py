@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from evenout.auditing.result import AuditResult
 
 _NAME = 80  # characters of a group's name
-_PACKAGES = ("numpy", "scipy", "pandas")
 _FEATURES = 20  # that go with the gap
 
 # Question, measure, what its test could have seen, what that is in.
@@ -69,7 +68,7 @@ def audit_page(
         digest=input_sha256 or _digest(results),
         digest_of="data file" if input_sha256 else "scores and groups, as they were read",
         settings=[(name, str(value)) for name, value in first.settings.items()],
-        versions=[*({"evenout": evenout.__version__} | versions("Python", *_PACKAGES)).items()],
+        versions=[*({"evenout": evenout.__version__} | versions("Python", "numpy", "scipy", "pandas")).items()],
         style=safe(style() + static("evenout.auditing", "audit.css")),
         policy=policy(),
     )

@@ -142,13 +142,10 @@ class AuditResult(_Pages):
     settings : dict
         ``contamination``, ``threshold``, ``confidence``, ``resamples``, ``length_scale``, ``groups`` and
         ``random_state`` of the call.
-    rough : tuple of str
-        Groups with few flagged rows, in words.
-    notes : tuple of str
-        What was left out, rounded or sampled.
-    scores : array of shape (n,)
-    groups : array of shape (n,)
-        Place of each row's group in ``group_names``; that which it belongs to most, where groups share rows.
+    rough, notes : tuple of str
+        Groups with few flagged rows, in words; what was left out, rounded or sampled.
+    scores, groups : arrays of shape (n,)
+        Scores, and places of the rows' groups in ``group_names``; of groups that share rows, the likeliest.
     shared : bool
         Whether groups share rows, as bands of a number and probable groups do, or rows do not count alike.
     curves : tuple of Curve
@@ -157,12 +154,9 @@ class AuditResult(_Pages):
         All rows, compared or not, by each attribute alone and crossed: what `table` counts.
     flag_words : str
         Who is flagged, where it is not the share that was asked for.
-    bounded : bool
-        Whether intervals hold all that probabilities of groups leave open.
-    weighted : bool
-        Whether rows count by weights.
-    chosen : bool
-        Whether labels are partial, and nobody tells how the rows were chosen.
+    bounded, weighted, chosen : bool
+        Whether intervals hold all that probabilities of groups leave open; rows count by weights; labels are partial,
+        and nobody tells how the rows were chosen.
     alike_in : tuple of str
         Numbers in ``given`` that are taken out within strata.
     """

@@ -359,7 +359,7 @@ def read_strata(given: Any) -> Strata:
     """
     frame = _frame(given, "given")
     columns = [frame.iloc[:, j] for j in range(frame.shape[1])]
-    cut = [j for j, column in enumerate(columns) if _is_number(column) and column.nunique() > STRATUM_BINS]
+    cut = [j for j, column in enumerate(columns) if column.dtype.kind in "iuf" and column.nunique() > STRATUM_BINS]
     bins = min(STRATUM_BINS, int(_MOST_PARTS ** (1 / max(len(cut), 1)) + 1e-9))
     parts = [bin_column(column, bins if j in cut else STRATUM_BINS) for j, column in enumerate(columns)]
     named = not all(isinstance(name, int) for name in frame.columns)
@@ -378,13 +378,9 @@ def read_strata(given: Any) -> Strata:
     return Strata(codes, names, "", np.stack(numbers, axis=1) if cut else None, tuple(of_numbers))
 
 
-def _is_number(column: pd.Series) -> bool:
-    return pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column)
-
-
 def bin_column(column: pd.Series, n_bins: int) -> Strata:
     """Codes of one column: its values, or quantile bins ``low to high`` of a numeric one with more than ``n_bins``."""
-    if _is_number(column) and column.nunique() > n_bins:
+    if column.dtype.kind in "iuf" and column.nunique() > n_bins:
         numbers = column.to_numpy(dtype=float, na_value=np.nan)
         present = numbers[~np.isnan(numbers)]
         cuts = np.unique(np.quantile(present, np.arange(1, n_bins) / n_bins))

@@ -252,7 +252,14 @@ def audit_text(result: "AuditResult") -> str:
         f"Audit of {len(result.scores):,} rows{clusters} in {len(result.group_names)} groups, {flagged_words(result)}; "
         f"{100 * result.settings['confidence']:.3g}% intervals"
     )
-    parts = [head], _groups(result), _comparisons(result), _drivers(result)
+    rows = [GROUP_HEADS, *group_rows(result, _NAME)]
+    rows += [(shown(g.name, _NAME), f"{g.rows:,}", "", f"{g.flagged:,}", "", TOO_FEW) for g in result.left_out]
+    width = max(len(name) for name, *_ in rows)
+    groups = [
+        f"{name:<{width}} {n:>10} {mean:>11} {k:>9} {rate:>10}  {ends}".rstrip()
+        for name, n, mean, k, rate, ends in rows
+    ]
+    parts = [head], groups, _comparisons(result), _drivers(result)
     return joined(*parts, verdict=result.verdict, notes=result.notes)
 
 
@@ -278,16 +285,6 @@ def group_rows(result: "AuditResult", width: int) -> list[tuple[str, ...]]:
         rate, mean = result.get("flag_rate", name), number(result.get("mean_score", name).value)
         rows.append((shown(name, width), f"{n:,}", mean, f"{k:,}", f"{rate.value:.1%}", percents(rate.low, rate.high)))
     return rows
-
-
-def _groups(result: "AuditResult") -> list[str]:
-    rows = [GROUP_HEADS, *group_rows(result, _NAME)]
-    rows += [(shown(g.name, _NAME), f"{g.rows:,}", "", f"{g.flagged:,}", "", TOO_FEW) for g in result.left_out]
-    width = max(len(name) for name, *_ in rows)
-    return [
-        f"{name:<{width}} {n:>10} {mean:>11} {k:>9} {rate:>10}  {ends}".rstrip()
-        for name, n, mean, k, rate, ends in rows
-    ]
 
 
 def _comparisons(result: "AuditResult") -> list[str]:

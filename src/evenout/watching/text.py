@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from evenout.auditing.text import joined, number, percents, shown
+from evenout.auditing.text import between, joined, number, percents, shown
 from evenout.watching.ledger import FEWEST, Alarm, Shift
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def _scores(shifts: Mapping[str, Shift], *, even: bool) -> str:
     if not moved:
         return "No drift of scores can be told from noise."
     said = _listed(
-        f"{'higher' if shift.moved > 0 else 'lower'} in '{shown(name, _NAME)}' (mean rank {_ends(shift.since)}, was "
+        f"{'higher' if shift.moved > 0 else 'lower'} in '{shown(name, _NAME)}' (mean rank {between(*shift.since)}, was "
         f"{number(sum(shift.before) / 2)})"
         for name, shift in moved.items()
     )
@@ -114,7 +114,11 @@ def _often(shifts: Mapping[str, Shift], *, figures: bool = False) -> str:
     """Groups that come, or are flagged, more or less often than at the start."""
     return _listed(
         f"'{shown(name, _NAME)}' {'more' if shift.moved > 0 else 'less'} often"
-        + (f" ({_ends(shift.since, 100)}%, was {number(50 * sum(shift.before))}%)" if figures else "")
+        + (
+            f" ({between(*(100 * end for end in shift.since))}%, was {number(50 * sum(shift.before))}%)"
+            if figures
+            else ""
+        )
         for name, shift in shifts.items()
         if shift.moved
     )
@@ -165,7 +169,3 @@ def _listed(parts: Iterable[str]) -> str:
     every = list(parts)
     more = f" and {len(every) - MOST} more" if len(every) > MOST else ""
     return f"{', '.join(every[:MOST])}{more}"
-
-
-def _ends(ends: tuple[float, float], times: float = 1) -> str:
-    return f"{number(times * ends[0])} to {number(times * ends[1])}"
