@@ -41,8 +41,7 @@ class TradeoffDisplay:
 
     Attributes
     ----------
-    ax_ : matplotlib Axes
-    figure_ : matplotlib Figure
+    ax_, figure_ : matplotlib Axes and Figure
     lines_ : dict of matplotlib Line2D
         The curves on ``"unseen"`` and ``"training"`` rows.
     band_ : matplotlib PolyCollection
@@ -55,9 +54,7 @@ class TradeoffDisplay:
     """
 
     def __init__(self, *, table: "pd.DataFrame", base_bias: dict[str, float], chosen: dict[str, float]) -> None:
-        self.table = table
-        self.base_bias = base_bias
-        self.chosen = chosen
+        self.table, self.base_bias, self.chosen = table, base_bias, chosen
 
     @classmethod
     def from_estimator(
@@ -121,11 +118,8 @@ class GroupScoresDisplay:
 
     Attributes
     ----------
-    ax_ : matplotlib Axes
-    figure_ : matplotlib Figure
-    lines_ : dict of matplotlib Line2D
-        By group name.
-    flag_rates_ : dict of float
+    ax_, figure_ : matplotlib Axes and Figure
+    lines_, flag_rates_ : dict of matplotlib Line2D, and of float
         By group name.
 
     Examples
@@ -135,9 +129,7 @@ class GroupScoresDisplay:
     """
 
     def __init__(self, *, scores: FloatArray, groups: Codes, contamination: float) -> None:
-        self.scores = scores
-        self.groups = groups
-        self.contamination = contamination
+        self.scores, self.groups, self.contamination = scores, groups, contamination
         rates = flag_rates(scores, groups.codes, len(groups.labels), contamination)
         self.flag_rates_ = dict(zip(groups.labels, rates.tolist(), strict=True))
 

@@ -33,18 +33,14 @@ class Measure:
     ----------
     measure : str
         A name of `evenout.auditing.counted.MEANINGS`.
-    group : str or None
-        The group it belongs to; None for a comparison of groups.
-    detail : str or None
-        The quantile, the share on top, the stratum or the feature it belongs to.
+    group, detail : str or None
+        The group it belongs to, None for a comparison of groups; its quantile, share on top, stratum or feature.
     value, low, high : float
         The value and its interval.
     p, p_adjusted : float
         Permutation p-value of "the groups do not matter", and the same after Holm's correction for many tests.
-    n : int
-        The rows that the value rests on.
-    note : str
-        What to keep in mind.
+    n, note : int and str
+        The rows that the value rests on, and what to keep in mind.
     """
 
     measure: str
