@@ -41,8 +41,7 @@ class TradeoffDisplay:
 
     Attributes
     ----------
-    ax_ : matplotlib Axes
-    figure_ : matplotlib Figure
+    ax_, figure_ : matplotlib Axes and Figure
     lines_ : dict of matplotlib Line2D
         The curves on ``"unseen"`` and ``"training"`` rows.
     band_ : matplotlib PolyCollection
@@ -55,9 +54,7 @@ class TradeoffDisplay:
     """
 
     def __init__(self, *, table: "pd.DataFrame", base_bias: dict[str, float], chosen: dict[str, float]) -> None:
-        self.table = table
-        self.base_bias = base_bias
-        self.chosen = chosen
+        self.table, self.base_bias, self.chosen = table, base_bias, chosen
 
     @classmethod
     def from_estimator(
@@ -76,10 +73,11 @@ class TradeoffDisplay:
         """
         check_is_fitted(estimator)
         path = estimator.path_
-        table = path.table(alphas if alphas is None else np.sort(alphas))
-        chosen = path.table(np.array([estimator._result.choice.alpha])).iloc[0].to_dict()
-        base = {target: path.target_bias(target) for target in ("unseen", "training")}
-        return cls(table=table, base_bias=base, chosen=chosen).plot(ax, **kwargs)
+        return cls(
+            table=path.table(alphas if alphas is None else np.sort(alphas)),
+            base_bias={target: path.target_bias(target) for target in ("unseen", "training")},
+            chosen=path.table(np.array([estimator._result.choice.alpha])).iloc[0].to_dict(),
+        ).plot(ax, **kwargs)
 
     def plot(self, ax: "Axes | None" = None, **kwargs: Any) -> Self:
         """Draw into ``ax``, or into a new figure; ``kwargs`` go to the curves."""
@@ -88,8 +86,7 @@ class TradeoffDisplay:
         style = {"unseen": ("-", "new rows (cross-fitted)"), "training": ("--", "training rows")}
         for (target, (dash, label)), colour in zip(style.items(), _COLOURS, strict=False):
             options = {"color": colour, "linestyle": dash, "label": label, **kwargs}
-            bias = self.table[f"bias_{target}"]
-            (self.lines_[target],) = self.ax_.plot(self.table["f1"], bias, **options)
+            (self.lines_[target],) = self.ax_.plot(self.table["f1"], self.table[f"bias_{target}"], **options)
             self.ax_.axhline(self.base_bias[target], color=colour, linestyle=dash, linewidth=0.8, alpha=0.5)
             self.ax_.plot(self.chosen["f1"], self.chosen[f"bias_{target}"], "o", color=colour)
         low, high = self.table["low_unseen"], self.table["high_unseen"]
@@ -121,11 +118,8 @@ class GroupScoresDisplay:
 
     Attributes
     ----------
-    ax_ : matplotlib Axes
-    figure_ : matplotlib Figure
-    lines_ : dict of matplotlib Line2D
-        By group name.
-    flag_rates_ : dict of float
+    ax_, figure_ : matplotlib Axes and Figure
+    lines_, flag_rates_ : dict of matplotlib Line2D, and of float
         By group name.
 
     Examples
@@ -135,9 +129,7 @@ class GroupScoresDisplay:
     """
 
     def __init__(self, *, scores: FloatArray, groups: Codes, contamination: float) -> None:
-        self.scores = scores
-        self.groups = groups
-        self.contamination = contamination
+        self.scores, self.groups, self.contamination = scores, groups, contamination
         rates = flag_rates(scores, groups.codes, len(groups.labels), contamination)
         self.flag_rates_ = dict(zip(groups.labels, rates.tolist(), strict=True))
 
@@ -177,10 +169,10 @@ class GroupScoresDisplay:
         self.lines_: dict[str, Any] = {}
         threshold = float(flag_threshold(self.scores, self.contamination))
         span = (self.scores.min(), self.scores.max())
-        counted = isinstance(self.contamination, Integral)
-        flagged = f"{self.contamination:,} of" if counted else f"{100 * self.contamination:.3g}% of all"
-        label = f"threshold: {flagged} {f'{len(self.scores):,} ' if counted else ''}flagged"
-        self.ax_.axvline(threshold, color="0.4", linewidth=0.8, label=label)
+        flagged = f"{100 * self.contamination:.3g}% of all"
+        if isinstance(self.contamination, Integral):
+            flagged = f"{self.contamination:,} of {len(self.scores):,}"
+        self.ax_.axvline(threshold, color="0.4", linewidth=0.8, label=f"threshold: {flagged} flagged")
         for g, (name, rate) in enumerate(self.flag_rates_.items()):
             options = {
                 "color": _COLOURS[g % len(_COLOURS)],
@@ -188,22 +180,16 @@ class GroupScoresDisplay:
                 "label": f"{name}: {rate:.1%} of {self.groups.counts[g]:,}",
                 **kwargs,
             }
-            x, share = _share_above(self.scores[self.groups.codes == g], span)
+            ordered = np.sort(self.scores[self.groups.codes == g])
+            some = np.unique(np.linspace(0, len(ordered) - 1, _POINTS).astype(np.intp))
+            x = np.concatenate([span[:1], ordered[some], span[1:]])
+            share = (len(ordered) - np.searchsorted(ordered, x, side="right")) / len(ordered)
             (self.lines_[name],) = self.ax_.plot(x, share, drawstyle="steps-post", **options)
             self.ax_.plot(threshold, rate, "o", color=self.lines_[name].get_color())
         self.ax_.set(xlabel="score (higher = more outlying)", ylabel="share of the group above", ylim=(-0.02, 1.02))
         self.ax_.yaxis.set_major_formatter("{x:.0%}")
         self.ax_.legend(frameon=False)
         return self
-
-
-def _share_above(scores: FloatArray, span: tuple[float, float]) -> tuple[FloatArray, FloatArray]:
-    """Scores, from end to end of the span, and the share strictly above each; at most `_POINTS` of them."""
-    ordered = np.sort(scores)
-    some = np.unique(np.linspace(0, len(ordered) - 1, _POINTS).astype(np.intp))
-    x: FloatArray = np.concatenate([span[:1], ordered[some], span[1:]])
-    above: FloatArray = len(ordered) - np.searchsorted(ordered, x, side="right").astype(np.float64)
-    return x, above / len(ordered)
 
 
 def _axes(ax: "Axes | None") -> tuple["Axes", Any]:

@@ -112,7 +112,7 @@ def test_interval_of_a_squared_gap_of_two_means_is_that_of_the_gap():
 
 def test_differences_of_two_rates_are_newcombes():
     """56 of 70 against 48 of 80: 0.0524 to 0.3339 (Newcombe 1998, method 10)."""
-    low, high = wilson_interval(np.array([0.8, 0.6]), np.array([70.0, 80.0]), normal_value(0.95))
+    low, high = wilson_interval(np.array([56 / 70, 48 / 80]), np.array([70.0, 80.0]), Z)
     ends = difference_ends(np.array([0.8, 0.6]), low, high, np.eye(2))
     assert (ends[0][0, 1], ends[1][0, 1]) == pytest.approx((0.0524, 0.3339), abs=5e-5)
     assert (ends[0][1, 0], ends[1][1, 0]) == pytest.approx((-0.3339, -0.0524), abs=5e-5)

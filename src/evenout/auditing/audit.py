@@ -12,7 +12,6 @@ from evenout.auditing import by_ruler
 from evenout.auditing import measures as by_counts
 from evenout.auditing.counted import MEANINGS
 from evenout.auditing.drivers import MAX_ROWS, TEST_ROWS, gap_drivers, individual_family, pair_limit
-from evenout.auditing.measures import AuditSettings
 from evenout.auditing.result import AttributeAudits, AuditResult, LeftOut, Measure
 from evenout.auditing.sample import AuditInputs, read_audit_inputs, who_is_flagged
 from evenout.auditing.text import TOO_FEW
@@ -185,11 +184,10 @@ def audit(
             own = rules.but(continuous=[name for name in rules.continuous if name in names])
         inputs = read_audit_inputs(scores, columns, **beside, groups=own)
         share = flagged_share(plain, len(inputs.scores) + len(inputs.background))
-        settings = AuditSettings(share, resamples, float(confidence), length_scale)
+        settings = by_counts.AuditSettings(share, resamples, float(confidence), length_scale)
         measures = _measures(inputs, settings, options["random_state"])
-        for m in measures:
-            if m.measure == "effective_pairs":
-                warn_few_pairs(m.value)
+        for pairs in (m.value for m in measures if m.measure == "effective_pairs"):
+            warn_few_pairs(pairs)
         small = {name: size for name, (size, *_) in inputs.left_out.items()}
         warn_left_out(small, len(inputs.names), own.min_size, "rows" if clusters is None else "clusters")
         audits.append((inputs, settings, own, measures))
@@ -214,7 +212,7 @@ def _attributes(sensitive: Any, rules: Groups) -> dict[str, Any]:
 
 def _result(
     inputs: AuditInputs,
-    settings: AuditSettings,
+    settings: by_counts.AuditSettings,
     rules: Groups,
     measures: list[Measure],
     options: dict[str, Any],
@@ -223,10 +221,11 @@ def _result(
     """The result, with the measures as they are after the correction for all tests that were asked together."""
     flagged_counts = np.rint(inputs.sample.members.weights.T @ inputs.flags.flagged.astype(float)).astype(np.intp)
     left_out = tuple(LeftOut(name, rows, flagged) for name, (_, rows, flagged) in inputs.left_out.items())
-    noted = [with_note(m, rules.min_size) for m in measures]
-    for group in left_out:
-        for name, value in (("left_out_rows", group.rows), ("left_out_flagged", group.flagged)):
-            noted.append(Measure(name, group.name, None, float(value), n=group.rows, note=TOO_FEW))
+    noted = [with_note(m, rules.min_size) for m in measures] + [
+        Measure(f"left_out_{name}", group.name, None, float(value), n=group.rows, note=TOO_FEW)
+        for group in left_out
+        for name, value in (("rows", group.rows), ("flagged", group.flagged))
+    ]
     each = zip(inputs.names, inputs.counts.tolist(), flagged_counts.tolist(), strict=True)
     return AuditResult(
         measures=tuple(noted),
@@ -258,7 +257,9 @@ def with_note(m: Measure, min_size: int) -> Measure:
     return replace(m, note="; ".join(filter(None, (m.note, MEANINGS[m.measure].note, *few))))
 
 
-def notes(inputs: AuditInputs, settings: AuditSettings, tests: Iterable[int], *, gap_found: bool) -> list[str]:
+def notes(
+    inputs: AuditInputs, settings: by_counts.AuditSettings, tests: Iterable[int], *, gap_found: bool
+) -> list[str]:
     """Say what was rounded, sampled or could not be shown; ``tests`` are the numbers that are corrected together."""
     n, levels, limit = len(inputs.scores), len(np.unique(inputs.scores)), pair_limit(len(inputs.names))
     labels, probable, clustered = inputs.labels, inputs.probable, inputs.sample.clusters is not None
@@ -295,7 +296,7 @@ def notes(inputs: AuditInputs, settings: AuditSettings, tests: Iterable[int], *,
     return [words for applies, words in said if applies]
 
 
-def _measures(inputs: AuditInputs, settings: AuditSettings, seed: int) -> list[Measure]:
+def _measures(inputs: AuditInputs, settings: by_counts.AuditSettings, seed: int) -> list[Measure]:
     """All families, each with random numbers of its own, so that asking for more does not change the rest."""
     streams = [np.random.default_rng(child) for child in np.random.SeedSequence(seed).spawn(5)]
     whole, labels, alike = inputs.whole, inputs.labels, inputs.alike
@@ -305,8 +306,8 @@ def _measures(inputs: AuditInputs, settings: AuditSettings, seed: int) -> list[M
     elif labels is not None:
         measures += by_ruler.label_family(inputs, labels, settings)
     if alike is not None:
-        counted = whole and alike.numbers is None
-        measures += (by_counts if counted else by_ruler).strata_family(inputs, alike, settings, streams[2])
+        family = by_counts if whole and alike.numbers is None else by_ruler
+        measures += family.strata_family(inputs, alike, settings, streams[2])
     if inputs.features is not None:
         measures += individual_family(inputs, inputs.features, settings, streams[3])
         if gap_found(measures, settings):
@@ -314,7 +315,7 @@ def _measures(inputs: AuditInputs, settings: AuditSettings, seed: int) -> list[M
     return measures
 
 
-def gap_found(measures: list[Measure], settings: AuditSettings) -> bool:
+def gap_found(measures: list[Measure], settings: by_counts.AuditSettings) -> bool:
     """Whether there is a gap for features to explain: by permutation, or by Welch's test without permutations."""
     gap = next(m for m in measures if m.measure == "demographic_parity")
     welch = next(m for m in measures if m.measure == "welch_test")
@@ -345,10 +346,7 @@ def _correct(audits: Sequence[list[Measure]]) -> tuple[list[list[Measure]], list
     return corrected, [len(together) for together in asked.values()]
 
 
-MetricFunction = Callable[[Any, Any], float]
-
-
-def metric_functions(scores: Any, *, contamination: float = 0.1) -> dict[str, MetricFunction]:
+def metric_functions(scores: Any, *, contamination: float = 0.1) -> dict[str, Callable[[Any, Any], float]]:
     """Functions ``metric(y_true, y_pred)``, y_pred being scores, with the flag threshold of *all* the scores.
 
     ``MetricFrame`` calls a metric with the rows of one group; the threshold must come from all rows, so it is fixed

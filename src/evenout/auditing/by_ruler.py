@@ -41,12 +41,11 @@ from evenout.core.ruler import (
 from evenout.core.types import BoolArray, FloatArray
 from evenout.exceptions import InputError
 
-_TESTS = 1000  # points of a chi-square's distribution, in place of permutations
+_TAILS = (np.arange(1000) + 0.5) / 1000  # of a chi-square's distribution, whose points are in place of permutations
 _MOST_CELLS = 3000  # groups in strata, whose covariance is kept
 _LEAST_CELL = 20  # independent rows of a group in a stratum, from which on strata are tested one by one
 _MOST_IN_CELLS = 0.8  # of the rows in such cells, for that
 Interval: TypeAlias = tuple[float, float, float]  # a value and its ends
-CHOSEN = "of the labelled rows alone"
 
 
 @dataclass(frozen=True)
@@ -61,17 +60,11 @@ class _Measured:
 
     @classmethod
     def of(
-        cls,
-        inputs: AuditInputs,
-        z: FloatArray | BoolArray,
-        *,
-        counted: FloatArray | None = None,
-        members: Membership | None = None,
-        flags: bool = False,
+        cls, inputs: AuditInputs, z: FloatArray | BoolArray, *, counted: FloatArray | None = None, flags: bool = False
     ) -> "_Measured":
-        """Of a column, ``counted`` so much more or less in each row; of other ``members`` than the groups."""
-        base = inputs.sample if members is None else replace(inputs.sample, members=members)
-        sample, moving = base, inputs.scores if flags and not inputs.flags.fixed else None
+        """Of a column, ``counted`` so much more or less in each row."""
+        sample = base = inputs.sample
+        moving = inputs.scores if flags and not inputs.flags.fixed else None
         if counted is not None:
             phi = csc_array(base.members.weights.multiply(counted[:, None]))
             phi.eliminate_zeros()
@@ -97,16 +90,11 @@ class _Measured:
     def ends(self, z: float, *, rate: bool) -> tuple[FloatArray, FloatArray]:
         """Interval of each group's mean, with z standard deviations to each side."""
         if not rate:
-            error = np.sqrt(np.maximum(np.diag(self.means.cov), 0.0))
-            reach = stdtrit(np.maximum(self.means.size - 1.0, 1.0), ndtr(z)) * error
+            t = stdtrit(np.maximum(self.means.size - 1.0, 1.0), ndtr(z))
+            reach = t * np.sqrt(np.maximum(np.diag(self.means.cov), 0.0))
             return self.low - reach, self.high + reach
         rows = np.maximum(self.means.rows_worth(), 1.0)
         return wilson_interval(self.low, rows, z)[0], wilson_interval(self.high, rows, z)[1]
-
-    def rest(self) -> "_Measured":
-        """One less the column."""
-        one, other = (replace(means, mean=1.0 - means.mean) for means in (self.means, self.null))
-        return _Measured(one, other, 1.0 - self.high, 1.0 - self.low, self.bounded)
 
     def ratio(self, confidence: float) -> Interval:
         """Lowest over highest, and its interval."""
@@ -141,7 +129,9 @@ def score_family(inputs: AuditInputs, settings: AuditSettings, rng: np.random.Ge
     p_mean, p_flag = (welch, flags.p_value()) if settings.resamples else (NAN, NAN)
     measures = _levels("mean_score", scores, groups, settings, shift=centre)
     measures += _levels("flag_rate", flags, groups, settings, rate=True)
-    for name, rates in (("flag_rate_ratio", flags), ("unflagged_rate_ratio", flags.rest())):
+    unflagged = replace(flags.means, mean=1.0 - flags.means.mean)
+    spared = replace(flags, means=unflagged, low=1.0 - flags.high, high=1.0 - flags.low)
+    for name, rates in (("flag_rate_ratio", flags), ("unflagged_rate_ratio", spared)):
         measures.append(_measure(name, everyone, rates.ratio(confidence), p_flag, settings))
     gaps = _squared(scores, inputs.sample.total, variance, settings, rng)
     measures += [_measure(f"demographic_parity{more}", everyone, gap, p_mean, settings) for more, gap in gaps.items()]
@@ -151,18 +141,18 @@ def score_family(inputs: AuditInputs, settings: AuditSettings, rng: np.random.Ge
             _test("flag_rate_test", everyone, p_flag, flags),
         ]
         # the smallest differences that the tests detect, the groups taken as if they shared no rows
-        size, chi = scores.means.size, _chi_squares(len(names))
+        size, chi = scores.means.size, chdtri(max(len(names) - 1, 1), _TAILS)
         noise = np.diag(scores.means.cov) * size / size
-        measures.append(detectable_mean_gap(scores.means.mean, noise, variance, chi, names, confidence, everyone.n))
-        measures.append(
-            detectable_rate_gap("flag_rate", flags.means.mean, flags.means.rows_worth(), chi, names, confidence)
-        )
+        measures += [
+            detectable_mean_gap(scores.means.mean, noise, variance, chi, names, confidence, everyone.n),
+            detectable_rate_gap("flag_rate", flags.means.mean, flags.means.rows_worth(), chi, names, confidence),
+        ]
     measures.append(Measure("welch_test", None, None, float(welch), n=everyone.n))
     everything = replace(inputs.sample, members=Membership.of_codes(np.zeros(len(inputs.scores), dtype=np.intp), 1))
     shares = np.clip(inputs.sample.total / everything.total[0], 0.0, 1.0)
-    low, high = wilson_interval(shares, np.full(len(shares), everything.size[0]), normal_value(confidence))
-    ends = zip(groups, shares.tolist(), low.tolist(), high.tolist(), strict=True)
-    return [*(Measure("group_share", at.group, None, v, lo, hi, n=at.n) for at, v, lo, hi in ends), *measures]
+    ends = wilson_interval(shares, np.full(len(shares), everything.size[0]), normal_value(confidence))
+    each = zip(groups, *(x.tolist() for x in (shares, *ends)), strict=True)
+    return [*(Measure("group_share", at.group, None, v, lo, hi, n=at.n) for at, v, lo, hi in each), *measures]
 
 
 def label_family(inputs: AuditInputs, labels: Labels, settings: AuditSettings) -> list[Measure]:
@@ -190,10 +180,10 @@ def label_family(inputs: AuditInputs, labels: Labels, settings: AuditSettings) -
         if of_flags and not np.isnan(p):
             measures.append(_test(f"{name}_test", at, p, measured))
         if name == "true_positive_rate" and not np.isnan(p):
-            rates, chi = measured.means, _chi_squares(len(inputs.names))
-            sizes = rates.rows_worth()
-            measures.append(detectable_rate_gap(name, rates.mean, sizes, chi, inputs.names, settings.confidence))
-    return [replace(m, note=CHOSEN) for m in measures] if labels.chosen else measures
+            rates, sizes = measured.means.mean, measured.means.rows_worth()
+            chi = chdtri(max(len(inputs.names) - 1, 1), _TAILS)
+            measures.append(detectable_rate_gap(name, rates, sizes, chi, inputs.names, settings.confidence))
+    return [replace(m, note="of the labelled rows alone") for m in measures] if labels.chosen else measures
 
 
 def _auc(inputs: AuditInputs, looked_at: FloatArray, y: FloatArray) -> _Measured:
@@ -242,14 +232,11 @@ def strata_family(
     measures = [_measure(f"conditional_parity{more}", at, gaps[more], p, settings) for more in ("", "_corrected")]
     sizes = np.bincount(strata, minlength=len(alike.names)).tolist()
     for part, (name, size) in enumerate(zip(alike.names, sizes, strict=True)):
-        cells = slice(part * G, (part + 1) * G)
-        block = replace(within.compared.blocks[part], groups=tuple(range(G)), weight=1.0)
-        own, own_null = (
-            Means(m.mean[cells], m.cov[cells, cells], m.size[cells], Comparison(G, (block,))) for m in (within, null)
-        )
+        cells, block = slice(part * G, (part + 1) * G), within.compared.blocks[part]
+        compared = Comparison(G, (replace(block, groups=tuple(range(G)), weight=1.0),))
+        own, own_null = (Means(m.mean[cells], m.cov[cells, cells], m.size[cells], compared) for m in (within, null))
         alone = _Measured(own, own_null, measured.low[cells], measured.high[cells], measured.bounded)
-        gap = _squared(alone, np.ones(G), 1.0, settings, rng)[""]
-        p_own = NAN if silent else alone.p_value()
+        gap, p_own = _squared(alone, np.ones(G), 1.0, settings, rng)[""], NAN if silent else alone.p_value()
         measures.append(_measure("parity_within", MeasureColumn(None, name, size, size), gap, p_own, settings))
     everyone, columns = np.zeros(len(z), dtype=np.intp), group_columns(inputs)
     for name, column in (("mean_apart", z), ("apart_by_strata", z - left)):
@@ -275,12 +262,10 @@ def measure_curves(inputs: AuditInputs, settings: AuditSettings) -> tuple[Curve,
     """Mean score and flag rate at the knots of each number, with pointwise intervals."""
     z, curves = normal_value(settings.confidence), []
     for name, (knots, members) in inputs.curves.items():
-        score = replace(inputs.sample, members=members).measure(inputs.scores)
-        rate = _Measured.of(inputs, inputs.flags.flagged, members=members, flags=True)
-        reach = z * np.sqrt(np.diag(score.cov))
-        low, high = rate.ends(z, rate=True)
-        ends = np.stack([score.mean, score.mean - reach, score.mean + reach])
-        curves.append(Curve(name, knots, ends, np.stack([rate.means.mean, low, high])))
+        by_band = replace(inputs, sample=replace(inputs.sample, members=members))
+        score, rate = by_band.sample.measure(inputs.scores), _Measured.of(by_band, inputs.flags.flagged, flags=True)
+        ends = score.mean + z * np.sqrt(np.diag(score.cov)) * np.array([[0.0], [-1.0], [1.0]])
+        curves.append(Curve(name, knots, ends, np.stack([rate.means.mean, *rate.ends(z, rate=True)])))
     return tuple(curves)
 
 
@@ -295,11 +280,10 @@ def _squared(
     m, cov = np.where(known, means.mean, 0.0), np.where(known & known[:, None], means.cov, 0.0)
     value, noise = float(m @ L @ m), float((L * cov).sum())
     values, vectors = np.linalg.eigh(cov)
-    root = vectors * np.sqrt(np.maximum(values, 0.0))
-    errors = rng.standard_normal((max(settings.resamples, 1), len(m))) @ root.T
+    errors = rng.standard_normal((max(settings.resamples, 1), len(m))) @ (vectors * np.sqrt(np.maximum(values, 0.0))).T
     drawn, alone = (np.einsum("bg,gh,bh->b", e, L, e)[:, None] for e in (m + errors, errors))
     ends = gap_interval(MEANINGS["demographic_parity"], np.array([value]), drawn, alone, settings.confidence)
-    low, high = float(ends[0][0]), float(ends[1][0])
+    low, high = (float(end[0]) for end in ends)
     if measured.bounded:
         push, most = np.sqrt(np.quantile(alone, settings.confidence)), bounded_gap(L, measured.low, measured.high)
         low, high = max(np.sqrt(most[0]) - push, 0.0) ** 2, (np.sqrt(most[1]) + push) ** 2
@@ -317,9 +301,8 @@ def _levels(
     shift: float = 0.0,
     rate: bool = False,
 ) -> list[Measure]:
-    low, high = measured.ends(normal_value(settings.confidence), rate=rate)
-    ends = zip((measured.means.mean + shift).tolist(), (low + shift).tolist(), (high + shift).tolist(), strict=True)
-    return [_measure(name, at, interval, NAN, settings) for at, interval in zip(columns, ends, strict=True)]
+    figures = np.array([measured.means.mean, *measured.ends(normal_value(settings.confidence), rate=rate)]) + shift
+    return [_measure(name, at, tuple(own), NAN, settings) for at, own in zip(columns, figures.T.tolist(), strict=True)]
 
 
 def _measure(name: str, at: MeasureColumn, interval: Interval, p: float, settings: AuditSettings) -> Measure:
@@ -338,20 +321,14 @@ def _test(name: str, at: MeasureColumn, p: float, measured: _Measured) -> Measur
     return Measure(name, None, None, float(chdtri(max(freedom, 1), max(p, 1e-300))), p=p, n=at.n)
 
 
-def _chi_squares(n_groups: int) -> FloatArray:
-    """A chi-square's distribution, in place of the permutations of a test of so many groups."""
-    return chdtri(max(n_groups - 1, 1), (np.arange(_TESTS) + 0.5) / _TESTS)
-
-
 def _detectable_within(means: Means, names: tuple[str, ...], settings: AuditSettings, n: int) -> Measure:
     """The gap between the two largest groups, the same in every stratum, that its mean shows with 80 % power."""
-    G = len(names)
-    size = means.size.reshape(-1, G)
+    size = means.size.reshape(-1, len(names))
     one, two = np.sort(np.argsort(size.sum(axis=0))[-2:]).tolist()
     both = np.minimum(size[:, one], size[:, two])
-    contrast = np.zeros((len(size), G))
+    contrast = np.zeros_like(size)
     contrast[:, one], contrast[:, two] = both / both.sum(), -both / both.sum()
-    error = np.sqrt(max(float(contrast.ravel() @ np.nan_to_num(means.cov) @ contrast.ravel()), 0.0))
-    gap = float(error * (normal_value(settings.confidence) + ndtri(POWER)))
+    variance = float(contrast.ravel() @ np.nan_to_num(means.cov) @ contrast.ravel())
+    gap = float(np.sqrt(max(variance, 0.0)) * (normal_value(settings.confidence) + ndtri(POWER)))
     held = f"between '{names[one]}' and '{names[two]}'; the same in every stratum, sizes as they are"
     return Measure("conditional_detectable", None, None, gap, n=n, note=held)

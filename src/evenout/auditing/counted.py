@@ -78,8 +78,7 @@ def label_measures(
     counts = counts.sum(axis=3) if fixed else counts
     reached = np.cumsum(counts, axis=-1)
     n = reached[..., -1].astype(float)
-    total = reached.sum(axis=(1, 2)) + (0 if background is None else np.cumsum(background))
-    cut = _cuts(total, (contamination,))
+    cut = _cuts(reached.sum(axis=(1, 2)) + (0 if background is None else np.cumsum(background)), (contamination,))
     flagged = n - np.take_along_axis(reached, cut[:, None, None], axis=-1)[..., 0] if by_rule is None else by_rule
     return evaluate("labels", LabelCut(counts, reached, n, flagged))
 
@@ -120,30 +119,15 @@ def chi_square(hits: FloatArray | IntArray, sizes: FloatArray | IntArray) -> Flo
     >>> chi_square(np.array([4, 10]), np.array([40, 40])).round(6).item()
     3.116883
     """
-    n = np.asarray(sizes).sum(axis=-1)
-    share = hits.sum(axis=-1) / np.maximum(n, 1)
+    share = hits.sum(axis=-1) / np.maximum(sizes.sum(axis=-1), 1)
     off = (hits - sizes * share[..., None]) ** 2 / np.maximum(sizes, 1)
-    spread = share * (1 - share)
-    return np.where(spread > 0, off.sum(axis=-1), 0.0) / np.where(spread > 0, spread, 1.0)
+    return ratio(off.sum(axis=-1), share * (1 - share), 0.0)
 
 
 @lru_cache(maxsize=8)  # the same for every batch of resamples
 def threshold_ranks(n_rows: int, shares: tuple[float, ...]) -> IntArray:
     """Place, from 0 in ascending order, of the row above whose score the highest ``share`` of the rows lie."""
-    positions = np.arange(n_rows, dtype=float)
-    return np.array([int(flag_threshold(positions, share)) for share in shares], dtype=np.intp)
-
-
-def group_quantiles(reached: IntArray, values: FloatArray, quantiles: Sequence[float]) -> FloatArray:
-    """Quantiles of each group's scores, interpolated as in numpy, shape (b, G Q)."""
-    columns = []
-    for group in range(reached.shape[1]):
-        position = (reached[:, group, -1:] - 1) * np.asarray(quantiles, dtype=float)
-        low = np.floor(position).astype(np.intp)
-        part = position - low
-        lower, upper = (_locate(reached[:, group], at) for at in (low, np.ceil(position).astype(np.intp)))
-        columns.append((1 - part) * values[lower] + part * values[upper])
-    return np.concatenate(columns, axis=1)
+    return np.array([int(flag_threshold(np.arange(n_rows, dtype=float), share)) for share in shares], dtype=np.intp)
 
 
 class ScoreCut(NamedTuple):
@@ -155,7 +139,7 @@ class ScoreCut(NamedTuple):
     below: FloatArray  # (b, G, L), as a share of the group
     above: IntArray  # (b, G, m), rows above a threshold
     hits: IntArray  # (b, G), rows that are flagged
-    quantiles: FloatArray  # (b, G Q)
+    quantiles: FloatArray  # (b, G Q), interpolated as in numpy
     moments: GroupMoments
     shares: FloatArray  # (b, G), of each group among the rows
     mix: FloatArray  # (b, G, m - 1), of each group above each threshold but the first
@@ -173,10 +157,13 @@ def _cut(
     total = reached.sum(axis=1)
     cuts = _cuts(total if background is None else total + np.cumsum(background), shares)
     above = sizes[..., None] - np.take_along_axis(reached, cuts[:, None], axis=-1)
-    hits, below = above[..., 0] if hits is None else hits, reached / sizes[..., None]
+    by_group = reached.reshape(-1, reached.shape[-1])
+    position = (by_group[:, -1:] - 1) * np.asarray(quantiles, dtype=float)
+    low, high = (values[_locate(by_group, end(position).astype(np.intp))] for end in (np.floor, np.ceil))
+    part = position - np.floor(position)
     return ScoreCut(
-        sizes, reached, total, below, above, hits,
-        quantiles=group_quantiles(reached, values, quantiles),
+        sizes, reached, total, reached / sizes[..., None], above, above[..., 0] if hits is None else hits,
+        quantiles=((1 - part) * low + part * high).reshape(len(counts), -1),
         moments=_moments(counts, values),
         shares=sizes / sizes.sum(axis=1, keepdims=True),
         mix=ratio(above[..., 1:], above[..., 1:].sum(axis=1, keepdims=True)),
@@ -217,9 +204,8 @@ def _moments(counts: IntArray, values: FloatArray) -> GroupMoments:
     z, centre, unit = standardised(counts[0].sum(axis=0), values)
     sizes = counts.sum(axis=-1).astype(float)
     sums, squares = np.moveaxis(counts.astype(float) @ np.column_stack([z, z**2]), -1, 0)
-    mean = sums / sizes
+    mean, total = sums / sizes, variance_of_all(sizes.sum(axis=1), sums, squares)
     variance = np.maximum(squares - sizes * mean**2, 0.0) / np.maximum(sizes - 1, 1)
-    total = variance_of_all(sizes.sum(axis=1), sums, squares)
     return GroupMoments(sizes[0], centre + unit * mean, unit**2 * variance, unit**2 * total)
 
 
@@ -234,8 +220,9 @@ def _mean_test(drawn: ScoreCut) -> FloatArray:
     return np.where(variance > 0, (weight * mean**2).sum(axis=1, keepdims=True), np.nan)
 
 
-def _over_thresholds(drawn: ScoreCut, below: FloatArray) -> FloatArray:
-    """Largest less smallest share below each level, averaged over the rows, shape (b, 1)."""
+def _over_thresholds(drawn: ScoreCut, there: ScoreCut | None = None) -> FloatArray:
+    """Largest less smallest share below each level, or of how far it is from ``there``, averaged over the rows."""
+    below = drawn.below if there is None else drawn.below - there.below
     per_level = np.diff(drawn.total, axis=-1, prepend=0) / drawn.total[:, -1:]
     return np.einsum("bl,bl->b", np.ptp(below, axis=1), per_level)[:, None]
 
@@ -253,8 +240,7 @@ def _cuts(reached: IntArray, shares: tuple[float, ...]) -> IntArray:
     cuts = _locate(reached, positions)
     asked, above = n - 1 - positions, n - np.take_along_axis(reached, cuts, axis=1)
     tied = n - np.take_along_axis(reached, np.maximum(cuts - 1, 0), axis=1)
-    nearer = (cuts > 0) & ((tied - asked < asked - above) | (above == 0)) & (tied < n)
-    return cuts - nearer
+    return cuts - ((cuts > 0) & ((tied - asked < asked - above) | (above == 0)) & (tied < n))
 
 
 def _locate(reached: IntArray, positions: IntArray) -> IntArray:
@@ -299,7 +285,6 @@ class StrataCut(NamedTuple):
     sums: FloatArray
     mean: FloatArray  # 0 for groups that take no part
     noise: FloatArray
-    part: BoolArray
     k: IntArray  # (b, S), groups that take part
     pairs: FloatArray  # (b, S)
     usable: BoolArray  # (b, S)
@@ -325,15 +310,14 @@ class StrataCut(NamedTuple):
         # drawn from n rows of a cell, a mean varies by (n - 1) / n of what it does drawn from the population
         small = np.sqrt(there.n / np.maximum(there.n - 1, 1))
         mean = self.sums / np.maximum(self.n, 1)
-        off = np.where(there.part & (self.n > 0), small * (mean - there.mean), 0.0)
+        off = np.where((there.n >= 2) & (self.n > 0), small * (mean - there.mean), 0.0)
         return there.squared_gap(off, self.variance)
 
     def test(self) -> FloatArray:
         """Squares between groups over the variance, summed over the usable strata, shape (b, 1)."""
         squares = (self.sums**2 / np.maximum(self.n, 1)).sum(axis=1)
         squares -= self.sums.sum(axis=1) ** 2 / np.maximum(self.n.sum(axis=1), 1)
-        counted = self.usable & (self.spread > 0)
-        chi = (np.where(counted, squares, 0.0) / np.where(counted, self.spread, 1.0)).sum(axis=1)[:, None]
+        chi = ratio(squares, np.where(self.usable, self.spread, 0.0), 0.0).sum(axis=1)[:, None]
         return np.where(np.isnan(self.parity()), np.nan, chi)
 
     def apart(self) -> FloatArray:
@@ -359,7 +343,7 @@ def _within(counts: IntArray, z: FloatArray, edges: IntArray) -> StrataCut:
     spread = np.maximum(all_squares - all_sums**2 / np.maximum(rows, 1), 0.0) / np.maximum(rows - 1, 1)
     weight = np.where(k >= 2, rows, 0.0)
     return StrataCut(
-        n, sums, mean, noise, part, k,
+        n, sums, mean, noise, k,
         pairs=np.where(k >= 2, k * (k - 1) / 2, 1.0),
         usable=k >= 2,
         spread=np.where(spread > 1e-12, spread, 0.0),
@@ -382,8 +366,7 @@ def strata_precision(counts: IntArray, values: FloatArray, edges: IntArray) -> t
     spread = unit**2 * within.spread[0]
     rows = np.where(within.usable[0] & (spread > 0), within.n[0], 0.0)
     n = rows[:, None] * rows / np.maximum(rows[:, None] + rows, 1.0)  # (G, G, S)
-    freedom = int(np.maximum((rows > 0).sum(axis=0) - 1, 0).sum())
-    return (n / np.where(spread > 0, spread, 1.0)).sum(axis=-1), freedom
+    return ratio(n, spread, 0.0).sum(axis=-1), int(np.maximum((rows > 0).sum(axis=0) - 1, 0).sum())
 
 
 @dataclass(frozen=True)
@@ -473,7 +456,7 @@ MEANINGS: dict[str, Meaning] = {
     "welch_test": Meaning("p-value of equal mean scores (Welch)", **_ABOUT_ROWS),
     "threshold_free_gap": Meaning(
         "flag-rate gap, mean over all thresholds", 0.0, "high", "gap", 1.0, headline=True,
-        of=lambda c: _over_thresholds(c, c.below), noise=lambda c, there: _over_thresholds(c, c.below - there.below),
+        of=_over_thresholds, noise=_over_thresholds,
     ),
     "top_share_drift": Meaning(
         "drift of the group mix on top (KL)", **_SQUARED, per="tops",

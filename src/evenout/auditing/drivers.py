@@ -1,6 +1,6 @@
 """Features that drive a gap, and gaps between similar rows."""
 
-from itertools import combinations, pairwise
+from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
@@ -14,6 +14,7 @@ from evenout.auditing.measures import AuditSettings, MeasureColumn, Resamples, p
 from evenout.auditing.result import Measure
 from evenout.auditing.sample import AuditInputs, bin_column
 from evenout.core.individual import comparable_rows, effective_pairs
+from evenout.core.ruler import ratio
 from evenout.core.types import FloatArray, IntArray
 from evenout.metrics import individual_unfairness
 
@@ -62,7 +63,7 @@ def gap_drivers(
         count = np.bincount(cell, minlength=size).astype(float)
         mean = np.bincount(cell, weights=y, minlength=size) / np.maximum(count, 1)
         variance = np.bincount(cell, weights=(y - mean[cell]) ** 2, minlength=size) / np.maximum(count, 1)
-        count, mean, variance = count.reshape(shape), mean.reshape(shape), variance.reshape(shape)
+        count, mean, variance = (part.reshape(shape) for part in (count, mean, variance))
         if clusters is None:
             each = [rng.multinomial(int(row.sum()), row / row.sum(), size=settings.resamples) for row in count]
             drawn = np.stack(each, axis=1).astype(float)
@@ -108,11 +109,9 @@ def _shares(count: FloatArray, sums: FloatArray) -> FloatArray:
     right = sums.sum(axis=-2) - (np.swapaxes(count, -1, -2) @ mean[..., None])[..., 0]
     # h is known up to a constant, and less where bins hold no row or groups share no bin: a trace of a ridge decides
     ridge = 1e-9 * count.sum(axis=(-1, -2))[..., None, None] * np.eye(count.shape[-1])
-    h = np.linalg.solve(normal + ridge, right[..., None])[..., 0]
-    explained = (mix @ h[..., None])[..., 0]
+    explained = (mix @ np.linalg.solve(normal + ridge, right[..., None]))[..., 0]
     gap, part = (x - x.mean(axis=-1, keepdims=True) for x in (mean, explained))
-    square = (gap**2).sum(axis=-1)
-    return np.where(square > 0, (gap * part).sum(axis=-1), np.nan) / np.where(square > 0, square, 1.0)
+    return ratio((gap * part).sum(axis=-1), (gap**2).sum(axis=-1))
 
 
 def _permutation_p(
@@ -131,8 +130,7 @@ def _permutation_p(
     counts = [np.asarray(m.sum(axis=1), dtype=float).reshape(n_groups, -1) for m in member]
 
     def shares(shuffled: FloatArray) -> FloatArray:
-        sums = [(m @ shuffled.T).T for m in member]
-        return np.column_stack([_shares(n, s.reshape(-1, *n.shape)) for n, s in zip(counts, sums, strict=True)])
+        return np.column_stack([_shares(n, (m @ shuffled.T).T) for n, m in zip(counts, member, strict=True)])
 
     least = np.abs(shares(y[None])) * (1 - 1e-10)
     as_large = np.zeros(len(bins))
@@ -179,26 +177,23 @@ class PairMeasures:
         total = weights.sum(axis=1)
         n = total.sum(axis=1)
         variance = np.maximum(total @ self._z**2 / n - (total @ self._z / n) ** 2, 0.0)
-        raw, free = np.zeros(len(weights)), np.zeros(len(weights))
-        pairs = list(combinations(range(self.n_groups), 2))
-        for p in range(self.n_groups - 1):
+        (raw, free), G = np.zeros((2, len(weights))), self.n_groups
+        for p in range(G - 1):
             mass, squared = weights[:, p] @ self._similar, weights[:, p] @ self._squared
-            for q in range(p + 1, self.n_groups):
-                gap = np.einsum("bm,bm->b", squared, weights[:, q])
-                raw += gap / (weights[:, p].sum(axis=1) * weights[:, q].sum(axis=1)) / len(pairs)
-                alike = np.einsum("bm,bm->b", mass, weights[:, q])
-                free += gap / np.maximum(alike, np.finfo(float).tiny) / len(pairs)
-        scale_free = np.where(variance > 0, free, np.nan) / np.where(variance > 0, variance, 1.0)
+            for q in range(p + 1, G):
+                alike, gap = (np.einsum("bm,bm->b", part, weights[:, q]) for part in (mass, squared))
+                raw += gap / (weights[:, p].sum(axis=1) * weights[:, q].sum(axis=1)) / (G * (G - 1) // 2)
+                free += gap / np.maximum(alike, np.finfo(float).tiny) / (G * (G - 1) // 2)
+        scale_free = ratio(free, variance)
         return {"individual_unfairness_raw": self._unit**2 * raw[:, None], "individual_unfairness": scale_free[:, None]}
 
     def resampled(self, size: int, rng: np.random.Generator, *, shuffled: bool = False) -> Values:
         """Measures of resamples, drawn within each group with replacement, or with the group labels shuffled."""
-        owner, members = self.groups[self._first], self._members(self.groups[None])
-        parts = [{name: value[:0] for name, value in self().items()}]
+        members, parts = self._members(self.groups[None]), [{name: value[:0] for name, value in self().items()}]
         for start in range(0, size, _BATCH):
             batch = min(_BATCH, size - start)
             if shuffled:
-                labels = rng.permuted(np.tile(owner, (batch, 1)), axis=1)
+                labels = rng.permuted(np.tile(self.groups[self._first], (batch, 1)), axis=1)
                 parts.append(self(self._members(labels[:, self._unit_of])))
             else:
                 times = cluster_draws(self._unit_of, self.groups, self.n_groups, batch, rng).T
@@ -215,8 +210,7 @@ def pair_rows(groups: IntArray, units: IntArray, n_groups: int, rng: np.random.G
     ``units`` has a code for every row: clusters, or the rows themselves.
     """
     codes, first = np.unique(units, return_index=True)
-    limit = pair_limit(n_groups) * len(codes) // len(units)
-    chosen = sample_rows(groups[first], n_groups, limit, rng)
+    chosen = sample_rows(groups[first], n_groups, pair_limit(n_groups) * len(codes) // len(units), rng)
     return np.flatnonzero(np.isin(units, codes[chosen]))
 
 
@@ -247,23 +241,21 @@ def individual_family(
     G, codes, n = len(inputs.names), inputs.sample.members.codes, len(inputs.scores)
     X = pd.get_dummies(features, dtype=float).to_numpy(dtype=float)
     rows = sample_rows(codes, G, MAX_ROWS, rng)
-    names = {"individual_unfairness_raw": False, "individual_unfairness": True}
     options: Any = {"sensitive_features": codes[rows], "length_scale": settings.length_scale}
     value = {
         name: np.array([[individual_unfairness(inputs.scores[rows], X[rows], scale_free=free, **options)]])
-        for name, free in names.items()
+        for name, free in (("individual_unfairness_raw", False), ("individual_unfairness", True))
     }
     comparable, scale = comparable_rows(X[rows], codes[rows], settings.length_scale)
     units = np.arange(n) if inputs.sample.clusters is None else inputs.sample.clusters
     part = pair_rows(codes[rows], units[rows], G, rng)
     sample = rows[part]
     pairs = PairMeasures(inputs.scores[sample], comparable[part], codes[sample], G, scale, units[sample])
-    there = pairs()
-    drawn = pairs.resampled(settings.resamples, rng)
+    there, drawn = pairs(), pairs.resampled(settings.resamples, rng)
     narrow = np.sqrt(len(np.unique(units[sample])) / inputs.units())
     resamples = Resamples(value, {name: value[name] + narrow * (drawn[name] - there[name]) for name in value}, {})
-    everyone = MeasureColumn(None, None, len(rows), inputs.units())
-    measures = summarise(resamples, {("all", "everyone"): [everyone]}, settings)
+    columns = {("all", "everyone"): [MeasureColumn(None, None, len(rows), inputs.units())]}
+    measures = summarise(resamples, columns, settings)
     if settings.resamples > 0:
         permuted = pairs.resampled(min(settings.resamples, _SHUFFLES), rng, shuffled=True)["individual_unfairness"]
         shuffled = float(value["individual_unfairness"][0, 0] + (permuted - there["individual_unfairness"]).mean())

@@ -47,7 +47,6 @@ QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
 TOP_SHARES = (0.05, 0.1, 0.15, 0.2)
 _GRID = ndtri((np.arange(2000) + 0.5) / 2000)  # a normal distribution, in equal parts
 _NAME = 40  # characters of a group's name
-Ends = Callable[[float], tuple[FloatArray, FloatArray]]  # of each level, for a critical value z
 
 
 @dataclass(frozen=True)
@@ -67,9 +66,6 @@ class MeasureColumn(NamedTuple):
     detail: str | None
     n: int
     units: int
-
-
-Columns = Mapping[tuple[str, str], Sequence[MeasureColumn]]  # by `Meaning.per` and `Meaning.among`
 
 
 class Resamples(NamedTuple):
@@ -156,12 +152,16 @@ def gap_interval(
 
 
 def extremes_interval(
-    kind: Meaning, value: FloatArray, ends: Ends, drawn: FloatArray, confidence: float
+    kind: Meaning,
+    value: FloatArray,
+    ends: Callable[[float], tuple[FloatArray, FloatArray]],
+    drawn: FloatArray,
+    confidence: float,
 ) -> tuple[float, float, float]:
     """Interval of the largest difference, or of the smallest ratio, between values of G groups (`extreme_ends`).
 
-    For a measure tested by its interval, the third number is the p-value at which the interval just holds 0, no smaller
-    than one of the resamples.
+    ``ends`` gives those of each value, for a critical value z. For a measure tested by its interval, the third number
+    is the p-value at which the interval just holds 0, no smaller than one of the resamples.
     """
     known = np.flatnonzero(~np.isnan(value))
     if len(known) < 2:
@@ -194,14 +194,17 @@ def within_range(kind: Meaning, value: FloatArray, low: FloatArray, high: FloatA
     return np.where(known, np.fmin(low, value), np.nan), np.where(known, np.fmax(high, value), np.nan)
 
 
-def summarise(sampled: Resamples, columns: Columns, settings: AuditSettings) -> list[Measure]:
-    """Turn values and resamples into measures with intervals and p-values."""
+def summarise(
+    sampled: Resamples, columns: Mapping[tuple[str, str], Sequence[MeasureColumn]], settings: AuditSettings
+) -> list[Measure]:
+    """Turn values and resamples into measures; columns go by `Meaning.per` and `Meaning.among`."""
     measures, z = [], normal_value(settings.confidence)
 
-    def level_ends(name: str, z: float) -> tuple[FloatArray, FloatArray]:
+    def level_ends(name: str, z: float, *, rest: bool = False) -> tuple[FloatArray, FloatArray]:
         kind = MEANINGS[name]
         units = np.array([at.units for at in columns[kind.per, kind.among]], dtype=float)
-        return level_interval(kind, sampled.value[name][0], sampled.drawn[name], units, z)
+        low, high = level_interval(kind, sampled.value[name][0], sampled.drawn[name], units, z)
+        return (1 - high, 1 - low) if rest else (low, high)
 
     for name, (value, *_) in sampled.value.items():
         kind, drawn, tested = MEANINGS[name], sampled.drawn[name], MEANINGS[name].tested_as or name
@@ -209,12 +212,7 @@ def summarise(sampled: Resamples, columns: Columns, settings: AuditSettings) -> 
         if tested in sampled.permuted and not kind.by_interval:
             p = p_value(MEANINGS[tested], sampled.value[tested][0], sampled.permuted[tested])
         if kind.compares is not None and len(drawn):
-            levels = sampled.value[kind.compares][0]
-
-            def ends(z: float, kind: Meaning = kind) -> tuple[FloatArray, FloatArray]:
-                low, high = level_ends(str(kind.compares), z)
-                return (1 - high, 1 - low) if kind.rest else (low, high)
-
+            levels, ends = sampled.value[kind.compares][0], partial(level_ends, kind.compares, rest=kind.rest)
             levels, resampled = 1 - levels if kind.rest else levels, sampled.drawn[kind.compares]
             low, high, by_interval = np.array(extremes_interval(kind, levels, ends, resampled, settings.confidence))
             p = by_interval if kind.by_interval else p
@@ -229,9 +227,8 @@ def summarise(sampled: Resamples, columns: Columns, settings: AuditSettings) -> 
             not_rejected = p > 1 - settings.confidence
             low, high = (np.where(not_rejected, end(x, kind.even), x) for end, x in ((np.fmin, low), (np.fmax, high)))
         undefined = np.isnan(drawn).mean(axis=0) if len(drawn) else np.zeros(len(value))
-        figures = np.broadcast_arrays(value, low, high, p, undefined)
-        each = zip(columns[kind.per, kind.among], *(x.tolist() for x in figures), strict=True)
-        for at, v, lo, hi, pv, share in each:
+        figures = np.stack(np.broadcast_arrays(value, low, high, p, undefined), axis=1).tolist()
+        for at, (v, lo, hi, pv, share) in zip(columns[kind.per, kind.among], figures, strict=True):
             note = f"undefined in {share:.0%} of the resamples" if share > 0.05 else ""
             measures.append(Measure(name, at.group, at.detail, v, lo, hi, pv, n=at.n, note=note))
     return measures
@@ -241,7 +238,7 @@ def mean_gap(error: float, permuted: FloatArray, freedom: int, confidence: float
     """The smallest gap of two means that is found with 80 % power, in the unit of ``error``; NaN if none ever is."""
     critical, _ = _critical(permuted, freedom, confidence)
     if not np.isfinite(critical) or not error > 0:
-        return float("nan")
+        return NAN
     if _power(0.0, 1.0, critical, freedom) >= POWER:  # a few permutations that happen to be small
         return 0.0
     gap = brentq(lambda d: _power(d, 1.0, critical, freedom) - POWER, 0.0, 4.0 + 2.0 * np.sqrt(critical))
@@ -330,8 +327,8 @@ def detectable_mean_gap(
     if np.sqrt(variance) > 0:
         error = float(np.sqrt(noise[pair[0]] + noise[pair[1]]))
         gap = mean_gap(error, permuted, len(names) - 1, confidence) / float(np.sqrt(variance))
-    words = "between {} and {}", "sizes and spreads of the groups as they are", "in between"
-    return _detectable("mean_score", gap, n, names, pair, words)
+    held = "sizes and spreads of the groups as they are"
+    return _detectable("mean_score", gap, n, names, pair, ("between {} and {}", held, "in between"))
 
 
 def detectable_rate_gap(
@@ -345,17 +342,14 @@ def detectable_rate_gap(
     if low == high:  # all the same
         low, high = known[:2].tolist()
     share = float((rates[known] * sizes[known]).sum() / sizes[known].sum())
-
-    def gap(low: int, high: int) -> tuple[float, float]:
-        return rate_gap(float(sizes[low]), float(sizes[high]), share, permuted, len(known) - 1, confidence)
-
-    (found, power), held = gap(low, high), "sizes of the groups and rate of all rows as they are"
+    asked = share, permuted, len(known) - 1, confidence
+    found, power = rate_gap(float(sizes[low]), float(sizes[high]), *asked)
+    held = "sizes of the groups and rate of all rows as they are"
     if np.isnan(found) and not np.isnan(power):
         none = f"even none in '{shown(names[low], _NAME)}' is seen only {power:.0%} of the time"
         low, high, held = high, low, f"the other way round {none}; {held}"
-        found, _ = gap(low, high)
-    words = "{1} above {0}", held, "at that rate"
-    return _detectable(measure, found, n, names, (low, high), words)
+        found, _ = rate_gap(float(sizes[low]), float(sizes[high]), *asked)
+    return _detectable(measure, found, n, names, (low, high), ("{1} above {0}", held, "at that rate"))
 
 
 def score_family(inputs: AuditInputs, settings: AuditSettings, rng: np.random.Generator) -> list[Measure]:
@@ -398,29 +392,30 @@ def score_family(inputs: AuditInputs, settings: AuditSettings, rng: np.random.Ge
     if settings.resamples:
         by_mean, by_flag = (sampled.permuted[f"{name}_test"][:, 0] for name in ("mean_score", "flag_rate"))
         mean, rate = sampled.value["mean_score"][0], sampled.value["flag_rate"][0]
-        measures.append(detectable_mean_gap(mean, spread / means.size, variance, by_mean, names, confidence, n))
-        measures.append(detectable_rate_gap("flag_rate", rate, sizes, by_flag, names, confidence))
+        measures += [
+            detectable_mean_gap(mean, spread / means.size, variance, by_mean, names, confidence, n),
+            detectable_rate_gap("flag_rate", rate, sizes, by_flag, names, confidence),
+        ]
     # clusters of rows count as n^2 / sum of their squared sizes rows
     rows = float(n) if clusters is None else float(n) ** 2 / float((np.bincount(clusters) ** 2).sum())
-    ends = wilson_interval(sizes * (rows / n) / rows, np.asarray(rows), normal_value(confidence))
-    shares = zip(groups, *(end.tolist() for end in ends), strict=True)
-    return [*(Measure("group_share", at.group, None, at.n / n, lo, hi, n=at.n) for at, lo, hi in shares), *measures]
+    low, high = wilson_interval(sizes * (rows / n) / rows, np.asarray(rows), normal_value(confidence))
+    ends = zip(groups, low.tolist(), high.tolist(), strict=True)
+    return [*(Measure("group_share", at.group, None, at.n / n, lo, hi, n=at.n) for at, lo, hi in ends), *measures]
 
 
 def label_family(
     inputs: AuditInputs, labels: IntArray, settings: AuditSettings, rng: np.random.Generator
 ) -> list[Measure]:
     """Measures against known outliers; groups are shuffled among rows of the same label."""
-    rows = {"outliers": labels == 1, "inliers": labels == 0, "flagged": inputs.flags.flagged}
-    columns = {}
-    for among, used in (rows | {"everyone": np.ones(len(labels), dtype=bool)}).items():
+    flagged, fixed, columns = inputs.flags.flagged, inputs.flags.fixed, {}
+    rows = {"outliers": labels == 1, "inliers": labels == 0, "flagged": flagged, "everyone": labels >= 0}
+    for among, used in rows.items():
         columns["groups", among] = group_columns(inputs, used)
         columns["all", among] = [MeasureColumn(None, None, int(used.sum()), inputs.units(used))]
-    shape, fixed = (len(inputs.names), *(2,) * (1 + inputs.flags.fixed), -1), inputs.flags.fixed
-    flagged = inputs.flags.flagged if fixed else None
+    shape, apart = (len(inputs.names), *(2,) * (1 + fixed), -1), flagged if fixed else None
     _, sampled = _resample(
         inputs,
-        partial(level_table, classes=labels, n_classes=2, background=inputs.background, flagged=flagged),
+        partial(level_table, classes=labels, n_classes=2, background=inputs.background, flagged=apart),
         lambda counts, table, _: label_measures(
             counts.reshape(len(counts), *shape), settings.share, background=table.background, fixed=fixed
         ),
@@ -430,9 +425,8 @@ def label_family(
     )
     measures = summarise(sampled, columns, settings)
     if settings.resamples:
-        sizes = np.array([at.n for at in columns["groups", "outliers"]], dtype=float)
-        name, permuted = "true_positive_rate", sampled.permuted["true_positive_rate_test"][:, 0]
-        rates = sampled.value[name][0]
+        name, sizes = "true_positive_rate", np.array([at.n for at in columns["groups", "outliers"]], dtype=float)
+        rates, permuted = sampled.value[name][0], sampled.permuted[f"{name}_test"][:, 0]
         measures.append(detectable_rate_gap(name, rates, sizes, permuted, inputs.names, settings.confidence))
     return measures
 
@@ -507,16 +501,14 @@ def _resample(
         batches = [measure(counts, rounded, noise) for counts in tables] or [{name: v[:0] for name, v in value.items()}]
         return {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
 
-    drawn = joined(rounded.bootstrap(settings.resamples, rng), True)
-    return exact, Resamples(value, drawn, joined(rounded.permutations(settings.resamples, rng), False))
+    drawn, permuted = rounded.bootstrap(settings.resamples, rng), rounded.permutations(settings.resamples, rng)
+    return exact, Resamples(value, joined(drawn, True), joined(permuted, False))
 
 
 def group_columns(inputs: AuditInputs, used: BoolArray | None = None) -> list[MeasureColumn]:
     """A column per group: the rows that it has, or is expected to have, among all or those ``used``."""
-    phi, columns = inputs.sample.members.weights, []
-    rows = np.ones(phi.shape[0], dtype=bool) if used is None else used
-    for g, (name, size) in enumerate(zip(inputs.names, np.asarray(phi.T @ rows.astype(float)).tolist(), strict=True)):
-        by_cluster = inputs.whole and inputs.sample.clusters is not None
-        units = inputs.units(rows & (inputs.sample.members.codes == g)) if by_cluster else round(size)
-        columns.append(MeasureColumn(name, None, round(size), units))
-    return columns
+    members, rows = inputs.sample.members, np.ones(len(inputs.scores), dtype=bool) if used is None else used
+    sizes = units = [round(size) for size in np.asarray(members.weights.T @ rows.astype(float)).tolist()]
+    if inputs.whole and inputs.sample.clusters is not None:
+        units = [inputs.units(rows & (members.codes == g)) for g in range(len(sizes))]
+    return [MeasureColumn(name, None, *each) for name, *each in zip(inputs.names, sizes, units, strict=True)]

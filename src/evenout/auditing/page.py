@@ -4,11 +4,8 @@ The page has no script and asks for nothing: it opens anywhere, prints on paper,
 """
 
 import hashlib
-import platform
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from importlib.metadata import version
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,15 +13,23 @@ import numpy as np
 import evenout
 from evenout.auditing.counted import MEANINGS
 from evenout.auditing.practice import HEADS, PracticeTable, cell
-from evenout.auditing.text import between, chance, flagged_words, grade, number, percents, shown
-from evenout.pages import html_table, policy, safe, static, style, template
-from evenout.storage.output import atomic_file
+from evenout.auditing.text import (
+    GROUP_HEADS,
+    between,
+    chance,
+    flagged_words,
+    grade,
+    group_rows,
+    number,
+    percents,
+    shown,
+)
+from evenout.pages import html_table, policy, safe, static, style, template, versions
 
 if TYPE_CHECKING:
     from evenout.auditing.result import AuditResult
 
 _NAME = 80  # characters of a group's name
-_PACKAGES = ("numpy", "scipy", "pandas")
 _FEATURES = 20  # that go with the gap
 
 # Question, measure, what its test could have seen, what that is in.
@@ -63,28 +68,17 @@ def audit_page(
         digest=input_sha256 or _digest(results),
         digest_of="data file" if input_sha256 else "scores and groups, as they were read",
         settings=[(name, str(value)) for name, value in first.settings.items()],
-        versions=[("evenout", evenout.__version__), ("Python", platform.python_version())]
-        + [(name, version(name)) for name in _PACKAGES],
+        versions=[*({"evenout": evenout.__version__} | versions("Python", "numpy", "scipy", "pandas")).items()],
         style=safe(style() + static("evenout.auditing", "audit.css")),
         policy=policy(),
     )
 
 
-def write_audit_page(path: Path, page: str) -> None:
-    """Write the page: whole or not at all."""
-    with atomic_file(path) as file:
-        file.write_text(page, encoding="utf-8", newline="\n")
-
-
 def notebook(result: "AuditResult") -> str:
     """The groups and what was found, for a notebook."""
-    groups = [
-        [row[name] for name in ("name", "rows", "mean", "flagged", "rate", "interval")] for row in _groups(result)
-    ]
-    heads = ["group", "rows", "mean score", "flagged", "flag rate", "interval"]
     verdict = html_table(["found"], [[sentence] for sentence in result.verdict])
     caption = f"Audit of {len(result.scores):,} rows in {len(result.group_names)} groups, {flagged_words(result)}"
-    return html_table(heads, groups[:50], caption) + verdict
+    return html_table(GROUP_HEADS, group_rows(result, _NAME)[:50], caption) + verdict
 
 
 def _part(name: str, result: "AuditResult") -> dict[str, Any]:
@@ -135,17 +129,10 @@ def _groups(result: "AuditResult") -> list[dict[str, Any]]:
     """One row per group, with the ends of a picture of its flag rate in percent of the widest."""
     rates, rows = [result.get("flag_rate", name) for name in result.group_names], []
     most = max((x for m in rates for x in (m.value, m.high) if not np.isnan(x)), default=0.0) or 1.0
-    for name, n, k, m in zip(result.group_names, result.group_counts, result.flagged_counts, rates, strict=True):
+    for m, cells in zip(rates, group_rows(result, _NAME), strict=True):
         low, high = (m.low, m.high) if not np.isnan(m.low) else (m.value, m.value)
-        rows.append({
-            "name": shown(name, _NAME), "rows": f"{n:,}", "flagged": f"{k:,}",
-            "mean": number(result.get("mean_score", name).value),
-            "rate": "–" if np.isnan(m.value) else f"{m.value:.1%}",
-            "interval": percents(m.low, m.high),
-            "at": f"{100 * np.nan_to_num(m.value) / most:.2f}",
-            "from": f"{100 * np.nan_to_num(low) / most:.2f}",
-            "wide": f"{100 * np.nan_to_num(high - low) / most:.2f}",
-        })  # fmt: skip
+        picture = {"at": m.value, "from": low, "wide": high - low}
+        rows.append({"cells": cells} | {name: f"{100 * x / most:.2f}" for name, x in picture.items()})
     return rows
 
 

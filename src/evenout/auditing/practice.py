@@ -13,14 +13,12 @@ from scipy.special import chdtrc
 from scipy.stats import fisher_exact
 
 from evenout.auditing.sample import AllRows, Strata
-from evenout.auditing.text import between, chance, number, percents, shown
+from evenout.auditing.text import between, chance, joined, number, percents, shown
 from evenout.core.intervals import holm, normal_value, wilson_interval
 from evenout.core.ruler import ratio as divide
 from evenout.core.types import BoolArray, FloatArray
 from evenout.exceptions import InputError
 from evenout.storage.output import finite
-
-NAN = float("nan")
 
 
 class Estimate(NamedTuple):
@@ -31,7 +29,7 @@ class Estimate(NamedTuple):
     high: float
 
 
-NOTHING = Estimate(NAN, NAN, NAN)
+NOTHING = Estimate(np.nan, np.nan, np.nan)
 
 
 def rate(k: float, n: float, confidence: float) -> Estimate:
@@ -55,7 +53,7 @@ def ratio(k: float, n: float, k_other: float, n_other: float, confidence: float)
         return NOTHING
     value = (k / n) / (k_other / n_other)
     if k == 0:
-        return Estimate(value, NAN, NAN)
+        return Estimate(value, np.nan, np.nan)
     error = np.sqrt(max(1.0 / k - 1.0 / n + 1.0 / k_other - 1.0 / n_other, 0.0))
     return _log_interval(value, error, normal_value(confidence))
 
@@ -63,16 +61,16 @@ def ratio(k: float, n: float, k_other: float, n_other: float, confidence: float)
 def z_of_rates(k: float, n: float, k_other: float, n_other: float) -> float:
     """The difference of two rates over its error, where both are one rate (pooled)."""
     if n == 0 or n_other == 0:
-        return NAN
+        return np.nan
     both = (k + k_other) / (n + n_other)
     error = np.sqrt(both * (1.0 - both) * (1.0 / n + 1.0 / n_other))
-    return float((k / n - k_other / n_other) / error) if error > 0 else NAN
+    return float((k / n - k_other / n_other) / error) if error > 0 else np.nan
 
 
 def fisher(k: float, n: float, k_other: float, n_other: float) -> float:
     """Two-sided p-value of equal rates, by Fisher's exact test."""
     if n == 0 or n_other == 0:
-        return NAN
+        return np.nan
     return float(fisher_exact([[int(k), int(n - k)], [int(k_other), int(n_other - k_other)]])[1])
 
 
@@ -114,7 +112,7 @@ def mantel_haenszel(
     total, hits = n1 + n0, a + c
     z = normal_value(confidence)
     spread = n1 * n0 * hits * (total - hits) / (total**2 * np.maximum(total - 1.0, 1.0))
-    statistic = (a - n1 * hits / total).sum() ** 2 / spread.sum() if spread.sum() > 0 else NAN
+    statistic = (a - n1 * hits / total).sum() ** 2 / spread.sum() if spread.sum() > 0 else np.nan
     up, down = (a * n0 / total).sum(), (c * n1 / total).sum()
     noise = ((n1 * n0 * hits - a * c * total) / total**2).sum()
     risk = _log_interval(up / down, np.sqrt(noise / (up * down)), z) if up > 0 and down > 0 else NOTHING
@@ -124,7 +122,7 @@ def mantel_haenszel(
         noise = (same * r).sum() / (2 * r.sum() ** 2) + (other * s).sum() / (2 * s.sum() ** 2)
         noise += (same * s + other * r).sum() / (2 * r.sum() * s.sum())
         odds = _log_interval(r.sum() / s.sum(), np.sqrt(noise), z)
-    p = float(chdtrc(1, statistic)) if np.isfinite(statistic) else NAN
+    p = float(chdtrc(1, statistic)) if np.isfinite(statistic) else np.nan
     return Stratified(risk, odds, float(statistic), p, int(both.sum()))
 
 
@@ -143,7 +141,7 @@ def conditional_disparity(hit: FloatArray, spared: FloatArray, all_hit: FloatArr
     """
     said = (all_hit > 0) & (all_spared > 0)
     if not said.any():
-        return NAN
+        return np.nan
     apart = hit[said] / all_hit[said] - spared[said] / all_spared[said]
     size = all_hit[said] + all_spared[said]
     return float(apart @ size / size.sum())
@@ -303,11 +301,12 @@ class PracticeTable:
             sides = [str.ljust, *[str.rjust] * (len(widths) - 2), str.ljust]
             aligned = ["  ".join(f(text, n) for f, text, n in zip(sides, line, widths, strict=True)) for line in lines]
             parts.append([*map(str.rstrip, aligned), *more])
-        parts.append([f"* {sentence}" for sentence in self.practice.counted])
-        parts.append(["Follows:", *(f"* {source}." for source in self.practice.sources)])
-        parts.append(["Does not establish:", *(f"* {limit}" for limit in self.practice.limits)])
-        parts.append([f"Note: {note}." for note in self.notes])
-        return "\n\n".join("\n".join(part) for part in parts if part)
+        parts += [
+            [f"* {sentence}" for sentence in self.practice.counted],
+            ["Follows:", *(f"* {source}." for source in self.practice.sources)],
+            ["Does not establish:", *(f"* {limit}" for limit in self.practice.limits)],
+        ]
+        return joined(*parts, notes=self.notes)
 
 
 class _Counts:
@@ -364,9 +363,9 @@ class _Counts:
         self, name: str, estimates: Sequence[Estimate], known: BoolArray | bool = True, ends: str | None = None
     ) -> dict[str, FloatArray]:
         """Columns of the estimates that are ``known``, without intervals where rows are no independent people."""
-        value, low, high = np.where(known, np.array(estimates).T, NAN)
+        value, low, high = np.where(known, np.array(estimates).T, np.nan)
         if self.people.clustered:
-            low = high = np.full(len(value), NAN)
+            low = high = np.full(len(value), np.nan)
         return {name: value, f"{ends or name}_low": low, f"{ends or name}_high": high}
 
     def by_stratum(self) -> tuple[FloatArray, FloatArray]:
@@ -398,31 +397,31 @@ class _Counts:
         side = scores < float(np.median(scores)) if self.bad else scores > float(np.median(scores))
         sides = divide(np.bincount(self.codes[side], minlength=self.G + 1), self.size)
         known, ratios = np.arange(self.G + 1) < self.G, [*self.ratios]
-        ratios[self.base] = Estimate(1.0, NAN, NAN)
+        ratios[self.base] = Estimate(1.0, np.nan, np.nan)
         of_flags = divide(flags[self.base], flags) if self.bad else divide(flags, flags[self.base])
         return {
             **self.estimates("ratio", ratios, known),
             "median_rate": sides,
-            "median_ratio": np.where(known, divide(sides, sides[self.large].max()), NAN),
+            "median_ratio": np.where(known, divide(sides, sides[self.large].max()), np.nan),
             "flag_rate": flags,
-            "flag_ratio": np.where(known, of_flags, NAN),
+            "flag_ratio": np.where(known, of_flags, np.nan),
         }
 
     def lending(self) -> dict[str, Any]:
         """Rates, scores and tests against the reference group."""
         scores, known = self.people.scores, self.codes < self.G
-        deviation = float(scores[known].std(ddof=1)) if known.sum() > 1 else NAN
+        deviation = float(scores[known].std(ddof=1)) if known.sum() > 1 else np.nan
         parts = [scores[self.codes == g] for g in range(self.G + 1)]
         apart = [standardised_difference(part, parts[self.base], deviation, self.confidence) for part in parts]
         shortfall = np.maximum(self.size * (self.k[self.base] / self.size[self.base]) - self.k, 0.0)
         return {
             **self.estimates("ratio", self.ratios, self.compared),
             "flag_rate": self.flag_rate,
-            "flag_ratio": np.where(self.compared, divide(self.flag_rate, self.flag_rate[self.base]), NAN),
+            "flag_ratio": np.where(self.compared, divide(self.flag_rate, self.flag_rate[self.base]), np.nan),
             **self.estimates("score_difference", apart, self.compared, "score"),
-            "z": np.where(self.tested, [z_of_rates(*pair) for pair in self.pairs], NAN),
-            "p": np.where(self.tested, [fisher(*pair) for pair in self.pairs], NAN),
-            "shortfall": np.where(self.compared, shortfall, NAN),
+            "z": np.where(self.tested, [z_of_rates(*pair) for pair in self.pairs], np.nan),
+            "p": np.where(self.tested, [fisher(*pair) for pair in self.pairs], np.nan),
+            "shortfall": np.where(self.compared, shortfall, np.nan),
         }
 
     def strata(self) -> dict[str, Any]:
@@ -432,17 +431,17 @@ class _Counts:
         within = [mantel_haenszel(*own, k[self.base], n[self.base], self.confidence) for own in zip(k, n, strict=True)]
         return {
             "strata": [each.used for each in within],
-            "ratio_all": np.where(self.compared, [each.value for each in self.ratios], NAN),
+            "ratio_all": np.where(self.compared, [each.value for each in self.ratios], np.nan),
             **self.estimates("ratio", [each.risk for each in within], self.compared),
             **self.estimates("odds_ratio", [each.odds for each in within], self.compared, "odds"),
-            "statistic": np.where(self.tested, [each.statistic for each in within], NAN),
-            "p": np.where(self.tested, [each.p for each in within], NAN),
+            "statistic": np.where(self.tested, [each.statistic for each in within], np.nan),
+            "p": np.where(self.tested, [each.p for each in within], np.nan),
             "disparity": [conditional_disparity(b - a, a, all_n - all_k, all_k) for a, b in zip(k, n, strict=True)],
         }
 
 
 def practice_table(
-    people: AllRows, kind: str, *, flag_means: str = "bad", reference: Sequence[str] = (), confidence: float = 0.95
+    people: AllRows, kind: str, flag_means: str, reference: Sequence[str], confidence: float
 ) -> PracticeTable:
     """Count all people in a table of one kind."""
     if kind not in PRACTICES:
@@ -507,10 +506,10 @@ def cell(row: Any, how: str) -> str:
         return ""
     if how.endswith("?"):
         return chance(value)
+    low, high = (row.get(f"{ends or name}_{end}", np.nan) for end in ("low", "high"))
+    shown_as, inside = number(value), between(low, high) if "±" in how else ""
     if how.endswith("%"):
-        inside = percents(row.get(f"{name}_low", np.nan), row.get(f"{name}_high", np.nan))
-        return f"{value:.1%}" + (f" ({inside})" if inside else "")
-    if "±" in how:
-        inside = between(row[f"{ends or name}_low"], row[f"{ends or name}_high"])
-        return number(value) + (f" ({inside})" if inside else "")
-    return f"{value:,.0f}" if name == "shortfall" else number(value)
+        shown_as, inside = f"{value:.1%}", percents(low, high)
+    if name == "shortfall":
+        shown_as = f"{value:,.0f}"
+    return shown_as + (f" ({inside})" if inside else "")

@@ -15,13 +15,12 @@ from evenout.auditing import text
 from evenout.auditing.counted import MEANINGS
 from evenout.auditing.practice import PracticeTable, practice_table
 from evenout.auditing.sample import AllRows
-from evenout.auditing.text import TOO_FEW, between, chance, number, shown
+from evenout.auditing.text import TOO_FEW, between, chance, joined, number, shown
 from evenout.core.intervals import holm
 from evenout.core.types import FloatArray, IntArray
 from evenout.exceptions import InputError
-from evenout.storage.output import finite
+from evenout.storage.output import atomic_file, finite
 
-NAN = float("nan")
 _BIASES = ("flag_rate_ratio", "demographic_parity", "threshold_free_gap", "conditional_parity")
 _EXACT_KS = 1_000  # rows of a batch up to which the test of its scores is exact
 
@@ -34,28 +33,24 @@ class Measure:
     ----------
     measure : str
         A name of `evenout.auditing.counted.MEANINGS`.
-    group : str or None
-        The group it belongs to; None for a comparison of groups.
-    detail : str or None
-        The quantile, the share on top, the stratum or the feature it belongs to.
+    group, detail : str or None
+        The group it belongs to, None for a comparison of groups; its quantile, share on top, stratum or feature.
     value, low, high : float
         The value and its interval.
     p, p_adjusted : float
         Permutation p-value of "the groups do not matter", and the same after Holm's correction for many tests.
-    n : int
-        The rows that the value rests on.
-    note : str
-        What to keep in mind.
+    n, note : int and str
+        The rows that the value rests on, and what to keep in mind.
     """
 
     measure: str
     group: str | None
     detail: str | None
     value: float
-    low: float = NAN
-    high: float = NAN
-    p: float = NAN
-    p_adjusted: float = NAN
+    low: float = np.nan
+    high: float = np.nan
+    p: float = np.nan
+    p_adjusted: float = np.nan
     n: int = 0
     note: str = ""
 
@@ -122,9 +117,9 @@ class _Pages:
         date : datetime, optional
             By default now.
         """
-        from evenout.auditing.page import write_audit_page
-
-        write_audit_page(Path(path), self.to_html(tables=tables, **options))
+        page = self.to_html(tables=tables, **options)
+        with atomic_file(Path(path)) as file:
+            file.write_text(page, encoding="utf-8", newline="\n")
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -143,13 +138,10 @@ class AuditResult(_Pages):
     settings : dict
         ``contamination``, ``threshold``, ``confidence``, ``resamples``, ``length_scale``, ``groups`` and
         ``random_state`` of the call.
-    rough : tuple of str
-        Groups with few flagged rows, in words.
-    notes : tuple of str
-        What was left out, rounded or sampled.
-    scores : array of shape (n,)
-    groups : array of shape (n,)
-        Place of each row's group in ``group_names``; that which it belongs to most, where groups share rows.
+    rough, notes : tuple of str
+        Groups with few flagged rows, in words; what was left out, rounded or sampled.
+    scores, groups : arrays of shape (n,)
+        Scores, and places of the rows' groups in ``group_names``; of groups that share rows, the likeliest.
     shared : bool
         Whether groups share rows, as bands of a number and probable groups do, or rows do not count alike.
     curves : tuple of Curve
@@ -158,12 +150,9 @@ class AuditResult(_Pages):
         All rows, compared or not, by each attribute alone and crossed: what `table` counts.
     flag_words : str
         Who is flagged, where it is not the share that was asked for.
-    bounded : bool
-        Whether intervals hold all that probabilities of groups leave open.
-    weighted : bool
-        Whether rows count by weights.
-    chosen : bool
-        Whether labels are partial, and nobody tells how the rows were chosen.
+    bounded, weighted, chosen : bool
+        Whether intervals hold all that probabilities of groups leave open; rows count by weights; labels are partial,
+        and nobody tells how the rows were chosen.
     alike_in : tuple of str
         Numbers in ``given`` that are taken out within strata.
     """
@@ -246,8 +235,7 @@ class AuditResult(_Pages):
         if self.everyone is None:
             beside = "{@sample_weight}" if self.weighted else "probabilities of groups"
             raise InputError(f"a table counts people of known groups, which does not go with {beside}")
-        confidence = self.settings["confidence"]
-        return practice_table(self.everyone, kind, flag_means=flag_means, reference=reference, confidence=confidence)
+        return practice_table(self.everyone, kind, flag_means, reference, self.settings["confidence"])
 
     def _repr_html_(self) -> str:
         from evenout.auditing.page import notebook
@@ -286,13 +274,13 @@ class Change:
     measure: str
     group: str | None = None
     detail: str | None = None
-    earlier: float = NAN
-    later: float = NAN
-    change: float = NAN
-    low: float = NAN
-    high: float = NAN
-    p: float = NAN
-    p_adjusted: float = NAN
+    earlier: float = np.nan
+    later: float = np.nan
+    change: float = np.nan
+    low: float = np.nan
+    high: float = np.nan
+    p: float = np.nan
+    p_adjusted: float = np.nan
 
 
 @dataclass(frozen=True, repr=False)
@@ -363,15 +351,13 @@ class DriftResult:
         }
 
     def __repr__(self) -> str:
-        head = f"{self.n_later:,} later rows against {self.n_earlier:,} earlier ones"
         lines = [f"{'':<42} {'earlier':>9} {'later':>9} {'change':>9}  interval"]
         for c in self.changes:
             if c.group is None and c.detail is None and not np.isnan(c.low):
                 figures = " ".join(f"{number(x):>9}" for x in (c.earlier, c.later, c.change))
                 lines.append(f"{MEANINGS[c.measure].words:<42} {figures}  {between(c.low, c.high)}")
-        verdict = [f"* {sentence}" for sentence in self.verdict]
-        notes = [f"Note: {note}." for note in self.notes]
-        return "\n\n".join("\n".join(part) for part in ([head], lines, verdict, notes) if part)
+        head = [f"{self.n_later:,} later rows against {self.n_earlier:,} earlier ones"]
+        return joined(head, lines, verdict=self.verdict, notes=self.notes)
 
 
 def compare_batches(later: AuditResult, earlier: AuditResult) -> DriftResult:
@@ -412,8 +398,7 @@ def compare_batches(later: AuditResult, earlier: AuditResult) -> DriftResult:
     sizes = [dict(zip(audit.group_names, audit.group_counts.tolist(), strict=True)) for audit in (later, earlier)]
     table = np.array([[size.get(name, 0) for name in sorted({*sizes[0], *sizes[1]})] for size in sizes])
     test = chi2_contingency(table, correction=False)
-    strength = float(np.sqrt(test.statistic / table.sum()))
-    tested.append(Change("group_mix", change=strength, p=float(test.pvalue)))
+    tested.append(Change("group_mix", change=float(np.sqrt(test.statistic / table.sum())), p=float(test.pvalue)))
     notes = [
         f"group {shown(name)!r} is in the {which} batch only, so the gaps are between different groups"
         for which, here, there in (("later", *sizes), ("earlier", *sizes[::-1]))
@@ -421,7 +406,7 @@ def compare_batches(later: AuditResult, earlier: AuditResult) -> DriftResult:
         if name not in there
     ]
     if later.n_clusters is not None or earlier.n_clusters is not None:
-        tested = [replace(change, p=NAN) for change in tested]
+        tested = [replace(change, p=np.nan) for change in tested]
         notes.append(
             "drift and mix are not tested where rows come in clusters, because the tests take rows as independent"
         )
@@ -434,8 +419,8 @@ def compare_batches(later: AuditResult, earlier: AuditResult) -> DriftResult:
             low = float(apart - np.hypot(m.value - m.low, old.high - old.value))
             high = float(apart + np.hypot(m.high - m.value, old.value - old.low))
             changes.append(Change(m.measure, m.group, m.detail, old.value, m.value, apart, low, high))
-    n_rows = len(earlier.scores), len(later.scores)
-    return DriftResult(tuple(changes), *n_rows, later.settings["confidence"], tuple(notes))
+    confidence = later.settings["confidence"]
+    return DriftResult(tuple(changes), len(earlier.scores), len(later.scores), confidence, tuple(notes))
 
 
 Found = TypeVar("Found", bound=AuditResult | DriftResult)
@@ -492,8 +477,7 @@ class AttributeAudits(_Pages, PerAttribute[AuditResult]):
         """One table of all columns; see `AuditResult.table`."""
         parts = [audit.everyone for audit in self.values() if audit.everyone is not None]
         people = replace(parts[0], attributes=tuple(part.attributes[-1] for part in parts))
-        confidence = next(iter(self.values())).settings["confidence"]
-        return practice_table(people, kind, flag_means=flag_means, reference=reference, confidence=confidence)
+        return practice_table(people, kind, flag_means, reference, next(iter(self.values())).settings["confidence"])
 
     def _repr_html_(self) -> str:
         return "".join(result._repr_html_() for result in self.values())

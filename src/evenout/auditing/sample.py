@@ -42,23 +42,14 @@ class Strata:
         return replace(self, codes=codes[1:] - 1, names=names, numbers=numbers)
 
 
-class Grouped(NamedTuple):
-    """How much each of n rows belongs to the groups that are compared; see `AuditInputs`."""
-
-    names: tuple[str, ...]
-    sample: Sample
-    whole: bool
-    left_out: dict[str, tuple[int, int, int]]
-    n_unknown: int  # rows without a group
-
-
 def group_rows(
     coded: Coded, clusters: IntArray | None, weight: FloatArray | None, flagged: BoolArray, rules: Groups
-) -> Grouped:
+) -> tuple[tuple[str, ...], Sample, bool, dict[str, tuple[int, int, int]], int]:
     """Set small and unknown groups apart from those that are compared, by the ``rules`` on them.
 
     A group is as large as the independent rows that it is worth, and no larger than the members that it is expected to
-    have; where rows come in clusters, clusters are counted.
+    have; where rows come in clusters, clusters are counted. Returns the first fields of `AuditInputs` that follow the
+    scores, and the number of rows without a group.
     """
     names, phi = _crossed(coded)
     unknown = np.asarray(phi.sum(axis=1)).ravel() == 0
@@ -70,27 +61,23 @@ def group_rows(
     sizes = every.expected if whole else np.minimum(every.size, every.expected)
     tally = {name: max(int(size + 1e-9), 1) for name, size in zip(names, sizes, strict=True)}
     unit = "rows" if clusters is None else "clusters"
-    groups = settle(tally, rules, unit)
-    G = len(groups.labels)
+    labels, code_of, small = settle(tally, rules, unit)
+    G = len(labels)
     if G < 2:
         raise InputError(
             "fewer than two groups have {least} {unit} or more, so nothing can be compared; "
             "too small: {named}; lower {@min_size}, set {small='merge'}, or give more rows",
-            least=rules.min_size, unit=unit, named=with_sizes(groups.left_out, 10),
+            least=rules.min_size, unit=unit, named=with_sizes(small, 10),
         )  # fmt: skip
-    code = np.array([groups.code_of[name] for name in names], dtype=np.intp)
-    kept, out = np.flatnonzero(code >= 0), np.flatnonzero(code < 0)
-    joined = csc_array(phi[:, kept] @ Membership.of_codes(code[kept], G).weights)
-    joined.eliminate_zeros()
-    compared = Comparison.of_all(G)
-    if coded.coder.soft:  # bands of a number are compared by their size
-        bands = any(attribute.knots is not None for attribute in coded.coder.attributes)
-        compared = Comparison(G, (Block(tuple(range(G)), by_size=bands),), tuple(combinations(range(G), 2)))
+    code = np.array([code_of[name] for name in names], dtype=np.intp)
+    bands = any(attribute.knots is not None for attribute in coded.coder.attributes)  # these are compared by their size
+    shared = tuple(combinations(range(G), 2)) if coded.coder.soft else ()
+    compared, out = Comparison(G, (Block(tuple(range(G)), by_size=bands),), shared), np.flatnonzero(code < 0)
     # rows and flagged rows; those expected, where groups share rows
-    rows, hits = (np.asarray(phi[:, out].T @ z.astype(float)).tolist() for z in (np.ones(len(flagged)), flagged))
-    left_out = {names[g]: (int(sizes[g]), round(n), round(k)) for g, n, k in zip(out, rows, hits, strict=True)}
-    sample = replace(every, members=Membership(joined, compared))
-    return Grouped(groups.labels, sample, whole, left_out, int(unknown.sum()))
+    counts = np.asarray(phi[:, out].T @ np.column_stack([np.ones(len(flagged)), flagged])).tolist()
+    left_out = {names[g]: (int(sizes[g]), round(n), round(k)) for g, (n, k) in zip(out, counts, strict=True)}
+    sample = replace(every, members=Membership(csc_array(phi @ Membership.of_codes(code, G).weights), compared))
+    return labels, sample, whole, left_out, int(unknown.sum())
 
 
 def _crossed(coded: Coded) -> tuple[list[str], csc_array]:
@@ -99,26 +86,14 @@ def _crossed(coded: Coded) -> tuple[list[str], csc_array]:
     if coder.attributes[0].probable:
         return list(coder.attributes[0].values), csc_array(np.nan_to_num(numbers))
     sizes = [len(attribute.values) for attribute in coder.attributes]
-    rows, keys, shares = [], [], []
-    for corner in product(*coder.corners(numbers)):
-        key, weight = cross(corner, sizes)
-        share = np.ones(len(numbers)) if weight is None else weight
-        rows.append(np.flatnonzero((key >= 0) & (share > 0)))
-        keys.append(key[rows[-1]])
-        shares.append(share[rows[-1]])
-    occurring, columns = np.unique(np.concatenate(keys), return_inverse=True)
-    at = np.concatenate(rows), columns
-    phi = csc_array((np.concatenate(shares), at), shape=(len(numbers), len(occurring)))
-    phi.sum_duplicates()
-    values = np.stack(np.unravel_index(occurring, sizes), axis=1).tolist()
-    named = [
-        group_name(
-            [attribute.name for attribute in coder.attributes],
-            [attribute.values[v] for attribute, v in zip(coder.attributes, combination, strict=True)],
-        )
-        for combination in values
-    ]
-    return named, phi
+    keys, weights = zip(*(cross(corner, sizes) for corner in product(*coder.corners(numbers))), strict=True)
+    key, share = np.stack(keys), np.stack(weights) if coder.soft else np.ones((1, len(numbers)))
+    held = (key >= 0) & (share > 0)
+    occurring, columns = np.unique(key[held], return_inverse=True)
+    phi = csc_array((share[held], (np.nonzero(held)[1], columns)), shape=(len(numbers), len(occurring)))
+    columns_named, codes = [each.name for each in coder.attributes], np.transpose(np.unravel_index(occurring, sizes))
+    values = [[each.values[v] for each, v in zip(coder.attributes, row, strict=True)] for row in codes.tolist()]
+    return [group_name(columns_named, combination) for combination in values], phi
 
 
 def _curves(coded: Coded) -> dict[str, tuple[FloatArray, Membership]]:
@@ -171,20 +146,16 @@ MAX_CATEGORIES = 50  # a text column with more distinct values says who, not wha
 
 @dataclass(frozen=True)
 class Labels:
-    """Known labels: 1, 0, or NaN for unlabelled rows, shape (n,).
+    """Known labels: 1, 0, or NaN for unlabelled rows, shape (n,); some rows have none if ``partial``.
 
     ``weight`` is one over the chance of a label; None where all rows have one, or the chances are unknown: then, if
-    ``partial``, measures are about the labelled rows alone.
+    ``partial``, rows were ``chosen`` for labelling in an unknown way, and measures are about the labelled rows alone.
     """
 
     values: FloatArray
     weight: FloatArray | None
     partial: bool
-
-    @property
-    def chosen(self) -> bool:
-        """Whether rows were chosen for labelling in an unknown way."""
-        return self.partial and self.weight is None
+    chosen: bool
 
 
 class FlaggedRows(NamedTuple):
@@ -280,8 +251,10 @@ def read_audit_inputs(
         )
     if sensitive_features is None:
         raise InputError("{@sensitive_features} is missing; give the group of each row")
-    columns = {"sensitive_features": sensitive_features, "clusters": clusters, "sample_weight": sample_weight}
-    columns |= {"labels": labels, "X": X, "given": given, "flags": flags}
+    columns = {
+        "sensitive_features": sensitive_features, "clusters": clusters, "sample_weight": sample_weight,
+        "labels": labels, "X": X, "given": given, "flags": flags,
+    }  # fmt: skip
     for name, column in columns.items():
         if column is not None:
             aligned(column, name, scores, n)
@@ -290,10 +263,11 @@ def read_audit_inputs(
     weight = None if weight is None else weight / weight.mean()
     coded = read_coded(sensitive_features, groups, n)
     flagged = who_is_flagged(values, weight, contamination, threshold, flags)
-    grouped, curves = group_rows(coded, cluster_codes, weight, flagged.flagged, groups), _curves(coded)
+    names, sample, whole, left_out, n_unknown = group_rows(coded, cluster_codes, weight, flagged.flagged, groups)
+    curves = _curves(coded)
     probable = sensitive_features if isinstance(sensitive_features, GroupProbabilities) else None
     # X compares single rows: not where these have no one group, or do not count alike
-    spanning = clusters is not None and not grouped.whole and not curves
+    spanning = clusters is not None and not whole and not curves
     beside = "{@sample_weight}" if weight is not None else "{@clusters} that span groups" if spanning else ""
     beside = "{@sensitive_features} that are probabilities" if probable is not None else beside
     if X is not None and beside:
@@ -304,16 +278,16 @@ def read_audit_inputs(
     notes = [f"feature {name!r} has more than {MAX_CATEGORIES} distinct texts: left out" for name in unused]
     if alike is not None and (missing := int((alike.codes < 0).sum())):
         notes.append(f"{missing:,} of {n:,} rows have a missing value in given: they are in no stratum")
-    if grouped.n_unknown:
-        notes.append(f"{grouped.n_unknown} of {n} rows have no known group: not compared, but counted when flagging")
+    if n_unknown:
+        notes.append(f"{n_unknown} of {n} rows have no known group: not compared, but counted when flagging")
     everyone = None
     if probable is None and weight is None:
         attributes = read_attributes(coded.sensitive, n)
         everyone = AllRows(values, flagged.flagged, attributes, alike, clusters is not None)
-    known = np.asarray(grouped.sample.members.weights.sum(axis=1)).ravel() > 0
+    known = np.asarray(sample.members.weights.sum(axis=1)).ravel() > 0
     return AuditInputs(
-        values, *grouped[:4], curves, flagged, known_labels, features, alike, values[~known], tuple(notes), probable,
-        everyone,
+        values, names, sample, whole, left_out, curves, flagged, known_labels, features, alike, values[~known],
+        tuple(notes), probable, everyone,
     ).of(known)  # fmt: skip
 
 
@@ -329,39 +303,37 @@ def who_is_flagged(
     >>> who_is_flagged(np.array([1.0, 2.0, 3.0, 3.0]), None, 0.25)
     FlaggedRows(flagged=array([False, False,  True,  True]), fixed=True, words='50% flagged (25% asked for: ties)')
     """
+
+    def share(flagged: BoolArray) -> str:
+        return f"{100 * np.average(flagged, weights=weight):.3g}%"
+
     if flags is not None:
         flagged = read_labels(flags, name=Message("{@flags}"))
-        return FlaggedRows(flagged, fixed=True, words=f"{_share(flagged, weight)} flagged by the column given")
+        return FlaggedRows(flagged, fixed=True, words=f"{share(flagged)} flagged by the column given")
     if threshold is not None:
         flagged = scores >= threshold
-        words = f"{_share(flagged, weight)} flagged: score of {threshold:g} or more"
-        return FlaggedRows(flagged, fixed=True, words=words)
+        return FlaggedRows(flagged, fixed=True, words=f"{share(flagged)} flagged: score of {threshold:g} or more")
     if weight is not None and isinstance(contamination, Integral):
         raise InputError(
             "{contamination=} is a count of rows, which does not go with {@sample_weight}; give a share",
             contamination=int(contamination),
         )
-    n = len(scores)
+    n, own = len(scores), np.ones(len(scores)) if weight is None else weight
     if weight is None:
         last = int(flag_threshold(np.arange(n, dtype=float), flagged_share(contamination, n)))
         cut, asked = float(np.partition(scores, last)[last]), float(n - 1 - last)
     else:
-        asked = float(contamination * weight.sum())
-        cut = weighted_quantile(scores, weight, 1.0 - contamination)
-    own = np.ones(n) if weight is None else weight
+        cut, asked = weighted_quantile(scores, weight, 1.0 - contamination), float(contamination * weight.sum())
     above, tied = float(own[scores > cut].sum()), float(own[scores == cut].sum())
     nearer = above + tied - asked < asked - above or above == 0.0
     flagged = scores >= cut if nearer and above + tied < own.sum() else scores > cut
     if tied <= max(_COARSE * asked, 1.5 * float(own.max())) or not flagged.any():
         return FlaggedRows(flagged, fixed=False)
-    wanted = f"{contamination:,} rows" if isinstance(contamination, Integral) else f"{100 * contamination:.3g}%"
-    reached = f"{int(flagged.sum()):,} rows" if isinstance(contamination, Integral) else _share(flagged, weight)
+    wanted, reached = f"{100 * contamination:.3g}%", share(flagged)
+    if isinstance(contamination, Integral):
+        wanted, reached = f"{contamination:,} rows", f"{int(flagged.sum()):,} rows"
     words = f"{reached} flagged ({wanted} asked for: ties)" if reached != wanted else ""
     return FlaggedRows(flagged, fixed=True, words=words)
-
-
-def _share(flagged: BoolArray, weight: FloatArray | None) -> str:
-    return f"{100 * np.average(flagged, weights=weight):.3g}%"
 
 
 def _read_labels(labels: Any, label_propensity: Any, n: int) -> Labels | None:
@@ -369,13 +341,13 @@ def _read_labels(labels: Any, label_propensity: Any, n: int) -> Labels | None:
     read = read_known_labels(labels, label_propensity, n, learn=False)
     if read is None:
         return None
-    values, chances = read
-    gaps = np.isnan(values)
+    (values, chances), gaps = read, np.isnan(read[0])
     if gaps.all():
         raise InputError("{@labels} has no label at all; give some, or leave {@labels} out")
     if not gaps.any():
         read_labels(values.astype(int), both=True)
-    return Labels(values, None if chances is None or not gaps.any() else 1.0 / chances, bool(gaps.any()))
+        return Labels(values, None, partial=False, chosen=False)
+    return Labels(values, None if chances is None else 1.0 / chances, partial=True, chosen=chances is None)
 
 
 def read_strata(given: Any) -> Strata:
@@ -387,7 +359,7 @@ def read_strata(given: Any) -> Strata:
     """
     frame = _frame(given, "given")
     columns = [frame.iloc[:, j] for j in range(frame.shape[1])]
-    cut = [j for j, column in enumerate(columns) if _is_number(column) and column.nunique() > STRATUM_BINS]
+    cut = [j for j, column in enumerate(columns) if column.dtype.kind in "iuf" and column.nunique() > STRATUM_BINS]
     bins = min(STRATUM_BINS, int(_MOST_PARTS ** (1 / max(len(cut), 1)) + 1e-9))
     parts = [bin_column(column, bins if j in cut else STRATUM_BINS) for j, column in enumerate(columns)]
     named = not all(isinstance(name, int) for name in frame.columns)
@@ -396,27 +368,19 @@ def read_strata(given: Any) -> Strata:
     combos, part_of = np.unique(table[known], axis=0, return_inverse=True)
     codes = np.full(len(table), -1, dtype=np.intp)
     codes[known] = part_of.ravel()
-    names = tuple(
-        " & ".join(
-            f"{frame.columns[j]} {part.names[c]}" if named else part.names[c]
-            for j, (part, c) in enumerate(zip(parts, combo, strict=True))
-        )
-        for combo in combos
-    )
-    if not cut:
-        return Strata(codes, names)
-    numbers = np.stack([columns[j].to_numpy(dtype=float, na_value=np.nan) for j in cut], axis=1)
+    words = [
+        [f"{name} {value}" if named else value for value in part.names]
+        for name, part in zip(frame.columns, parts, strict=True)
+    ]
+    names = tuple(" & ".join(own[c] for own, c in zip(words, combo, strict=True)) for combo in combos)
+    numbers = [np.nan_to_num(columns[j].to_numpy(dtype=float, na_value=np.nan)) for j in cut]
     of_numbers = ["the number given" if isinstance(frame.columns[j], int) else str(frame.columns[j]) for j in cut]
-    return Strata(codes, names, numbers=np.nan_to_num(numbers), numbers_named=tuple(of_numbers))
-
-
-def _is_number(column: pd.Series) -> bool:
-    return pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column)
+    return Strata(codes, names, "", np.stack(numbers, axis=1) if cut else None, tuple(of_numbers))
 
 
 def bin_column(column: pd.Series, n_bins: int) -> Strata:
     """Codes of one column: its values, or quantile bins ``low to high`` of a numeric one with more than ``n_bins``."""
-    if _is_number(column) and column.nunique() > n_bins:
+    if column.dtype.kind in "iuf" and column.nunique() > n_bins:
         numbers = column.to_numpy(dtype=float, na_value=np.nan)
         present = numbers[~np.isnan(numbers)]
         cuts = np.unique(np.quantile(present, np.arange(1, n_bins) / n_bins))
@@ -426,25 +390,28 @@ def bin_column(column: pd.Series, n_bins: int) -> Strata:
         codes[~np.isnan(numbers)] = bins
         return Strata(codes, tuple(f"{low:.4g}" if low == high else f"{low:.4g} to {high:.4g}" for low, high in ends))
     codes, values = pd.factorize(column, sort=True, use_na_sentinel=True)
-    names = [f"{value:g}" if isinstance(value, float) else str(value) for value in values]
-    return Strata(codes.astype(np.intp), tuple(names))
+    names = tuple(f"{value:g}" if isinstance(value, float) else str(value) for value in values)
+    return Strata(codes.astype(np.intp), names)
 
 
 def _features(X: Any) -> tuple[pd.DataFrame, list[str]]:
     """Features as a frame with text names, and the names of text columns with too many values, left out."""
     frame = _frame(X, "X")
     frame = frame.set_axis([str(name) for name in frame.columns], axis=1).reset_index(drop=True)
-    if frame.columns.has_duplicates:
-        twice = frame.columns[frame.columns.duplicated()][0]
-        raise InputError("{@X} has more than one column {twice!r}; give each once", twice=twice)
+    twice = frame.columns[frame.columns.duplicated()]
+    if len(twice):
+        raise InputError("{@X} has more than one column {twice!r}; give each once", twice=twice[0])
     gaps = frame.isna().sum()
     if gaps.any():
         raise InputError(
             "{@X} has missing values in {n} columns (first: {first!r}); fill them in, or leave these columns out",
             n=(gaps > 0).sum(), first=gaps.index[gaps > 0][0],
         )  # fmt: skip
-    texts = [str(name) for name in frame if not pd.api.types.is_numeric_dtype(frame[name])]
-    left_out = [name for name in texts if frame[name].nunique() > MAX_CATEGORIES]
+    left_out = [
+        str(name)
+        for name, column in frame.items()
+        if not pd.api.types.is_numeric_dtype(column) and column.nunique() > MAX_CATEGORIES
+    ]
     frame = frame.drop(columns=left_out)
     if frame.shape[1] == 0:
         raise InputError("{@X} has no usable column; give features, or leave {@X} out")
@@ -477,8 +444,8 @@ def aligned(values: Any, name: str, scores: Any, n_rows: int) -> Any:
     """The values, if they have one row per score and, where both carry an index, the same order."""
     length = len(values) if hasattr(values, "__len__") else -1
     if length != n_rows:
-        got = f"has {length} rows" if length >= 0 else "has no rows"
-        raise ValueError(f"{name} {got}, but scores has {n_rows}; give one row per score")
+        found = length if length >= 0 else "no"
+        raise ValueError(f"{name} has {found} rows, but scores has {n_rows}; give one row per score")
     if shuffled(values, scores):
         raise ValueError(
             f"{name} and scores have the same index in a different order; align them first, "

@@ -1,5 +1,6 @@
 """An audit in words."""
 
+from collections.abc import Iterable
 from numbers import Integral
 from typing import TYPE_CHECKING
 
@@ -103,23 +104,23 @@ def _flags(result: "AuditResult") -> str:
             f"{sure}: by its probabilities {who}. For the lowest flag rate over the highest, between {ratio.low:.2f} "
             f"and {ratio.high:.2f} is possible; {_NO_MORE}."
         )
-    verdict = (
-        "Flag rates, not tested",
-        f"Flag rates differ by more than chance explains ({_p(ratio)})",
-        f"Flag rates are likely to differ, but that is not settled ({_p(ratio)})",
-        f"No difference in flag rates can be told from noise ({_p(ratio)})",
-    )[grade(ratio, result)]
-    unseen = f" {_detectable(result, 'flag_rate')}" if grade(ratio, result) == _NOISE else ""
     if low.value == high.value:
         who = f"all groups are flagged {low.value:.1%} of the time"
     shares = [
         f"{m.value:.2f} of the highest{'' if np.isnan(m.low) else f' (interval {m.low:.2f} to {m.high:.2f})'}"
         for m in (ratio, rest)
     ]
-    return (
-        f"{verdict}: {who}. The lowest flag rate is {shares[0]}; the lowest rate of not being flagged is {shares[1]}."
-        f"{'' if result.weighted else ' ' + _people(result)}{unseen}"
+    found = (
+        f"{who}. The lowest flag rate is {shares[0]}; the lowest rate of not being flagged is {shares[1]}."
+        f"{'' if result.weighted else ' ' + _people(result)}"
     )
+    return _graded(
+        ratio, result, "flag_rate",
+        f"Flag rates, not tested: {found}",
+        f"Flag rates differ by more than chance explains ({_p(ratio)}): {found}",
+        f"Flag rates are likely to differ, but that is not settled ({_p(ratio)}): {found}",
+        f"No difference in flag rates can be told from noise ({_p(ratio)}): {found}",
+    )  # fmt: skip
 
 
 def _people(result: "AuditResult") -> str:
@@ -251,10 +252,21 @@ def audit_text(result: "AuditResult") -> str:
         f"Audit of {len(result.scores):,} rows{clusters} in {len(result.group_names)} groups, {flagged_words(result)}; "
         f"{100 * result.settings['confidence']:.3g}% intervals"
     )
-    parts = [[head], _groups(result), _comparisons(result), _drivers(result)]
-    parts.append([f"* {sentence}" for sentence in result.verdict])
-    parts.append([f"Note: {note}." for note in result.notes])
-    return "\n\n".join("\n".join(part) for part in parts if part)
+    rows = [GROUP_HEADS, *group_rows(result, _NAME)]
+    rows += [(shown(g.name, _NAME), f"{g.rows:,}", "", f"{g.flagged:,}", "", TOO_FEW) for g in result.left_out]
+    width = max(len(name) for name, *_ in rows)
+    groups = [
+        f"{name:<{width}} {n:>10} {mean:>11} {k:>9} {rate:>10}  {ends}".rstrip()
+        for name, n, mean, k, rate, ends in rows
+    ]
+    parts = [head], groups, _comparisons(result), _drivers(result)
+    return joined(*parts, verdict=result.verdict, notes=result.notes)
+
+
+def joined(*parts: list[str], verdict: Iterable[str] = (), notes: Iterable[str] = ()) -> str:
+    """A text of parts, those without lines left out, then of findings and notes."""
+    every = (*parts, [f"* {sentence}" for sentence in verdict], [f"Note: {note}." for note in notes])
+    return "\n\n".join("\n".join(part) for part in every if part)
 
 
 def flagged_words(result: "AuditResult") -> str:
@@ -263,19 +275,16 @@ def flagged_words(result: "AuditResult") -> str:
     return result.flag_words or f"{f'{asked:,} rows' if isinstance(asked, Integral) else f'{100 * asked:.3g}%'} flagged"
 
 
-def _groups(result: "AuditResult") -> list[str]:
-    apart = [group.name for group in result.left_out]
-    width = min(max(len(shown(name)) for name in (*result.group_names, *apart, "group")), _NAME)
-    lines = [f"{'group':<{width}} {'rows':>10} {'mean score':>11} {'flagged':>9} {'flag rate':>10}  interval"]
+GROUP_HEADS = ("group", "rows", "mean score", "flagged", "flag rate", "interval")
+
+
+def group_rows(result: "AuditResult", width: int) -> list[tuple[str, ...]]:
+    """Figures of each group under `GROUP_HEADS`; its name is cut to ``width``."""
+    rows: list[tuple[str, ...]] = []
     for name, n, k in zip(result.group_names, result.group_counts, result.flagged_counts, strict=True):
-        rate = result.get("flag_rate", name)
-        mean, ends = number(result.get("mean_score", name).value), percents(rate.low, rate.high)
-        lines.append(f"{shown(name, width):<{width}} {n:>10,} {mean:>11} {k:>9,} {rate.value:>10.1%}  {ends}".rstrip())
-    lines += [
-        f"{shown(g.name, width):<{width}} {g.rows:>10,} {'':>11} {g.flagged:>9,} {'':>10}  {TOO_FEW}"
-        for g in result.left_out
-    ]
-    return lines
+        rate, mean = result.get("flag_rate", name), number(result.get("mean_score", name).value)
+        rows.append((shown(name, width), f"{n:,}", mean, f"{k:,}", f"{rate.value:.1%}", percents(rate.low, rate.high)))
+    return rows
 
 
 def _comparisons(result: "AuditResult") -> list[str]:

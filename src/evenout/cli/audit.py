@@ -8,7 +8,6 @@ from typing import Any
 import pandas as pd
 
 from evenout.auditing import AttributeAudits, AuditResult, audit
-from evenout.auditing.page import audit_page, write_audit_page
 from evenout.cli.inputs import check_out, ensemble_settings, label_column, naming, offer_bands
 from evenout.cli.messages import Announce, progress
 from evenout.groups.read import GroupProbabilities
@@ -34,9 +33,9 @@ def audit_scores(
         drift = None if earlier is None else result.compare(earlier)  # type: ignore[arg-type]  # both of one kind
     made = [result.table(kind, flag_means=flag_means, reference=reference) for kind in dict.fromkeys(tables)]
     if page is not None:
-        results = {"": result} if isinstance(result, AuditResult) else result
-        origin: dict[str, Any] = {"source": str(file), "input_sha256": sha256(file)}
-        write_audit_page(page, audit_page(results, made, title=f"Audit of {file.name}", **origin))
+        counted: dict[str, Any] = {"tables": [table.kind for table in made], "flag_means": flag_means}
+        origin = {"title": f"Audit of {file.name}", "source": str(file), "input_sha256": sha256(file)}
+        result.save(page, **counted, reference=reference, **origin)
     if out is not None:
         frames = [pd.DataFrame({"table": table.kind}, table.to_frame().index).join(table.to_frame()) for table in made]
         with atomic_file(out) as target:

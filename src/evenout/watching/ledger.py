@@ -93,8 +93,8 @@ class Baseline:
     def digest(self) -> str:
         """Equal for two watches that began alike, and the salt of their persons."""
         settings = repr((self.rows, self.threshold, self.labels)).encode()
-        parts = self.knots.tobytes(), self.counts.astype(np.int64).tobytes(), settings, self.low.tobytes()
-        return hashlib.sha256(b"".join(parts) + self.high.tobytes()).hexdigest()
+        numbers = self.knots.tobytes() + self.counts.astype(np.int64).tobytes()
+        return hashlib.sha256(numbers + settings + self.low.tobytes() + self.high.tobytes()).hexdigest()
 
 
 def summarise(scores: FloatArray) -> FloatArray:
@@ -178,8 +178,7 @@ class Contrast:
         """Ends of the difference, each missed with a chance of ``level`` at most; -1 and 1 where nothing is known."""
         reach, known = self.reach(level), self.weight > 0
         weight = np.where(known, self.weight, 1.0)
-        low = np.where(known, (self.sums - reach) / weight, -1.0)
-        high = np.where(known, (self.sums + reach) / weight, 1.0)
+        low, high = (np.where(known, (self.sums + sign * reach) / weight, sign) for sign in (-1.0, 1.0))
         return np.maximum(low, -1.0), np.minimum(high, 1.0)
 
     @property
@@ -219,12 +218,6 @@ class Ledger:
         self.distinct, self._at = np.unique(places, return_inverse=True)  # the P places that occur
         self.columns = dict(zip(SUMS, np.moveaxis(sums, 1, 0), strict=True))  # (B, G) each
         self.total = {name: column.sum(axis=0) for name, column in self.columns.items()}  # (G,) each
-
-    @classmethod
-    def empty(cls, n_groups: int) -> "Ledger":
-        """No batch yet."""
-        places = np.zeros(0, dtype=np.int64)
-        return cls((), places, np.zeros((0, len(SUMS), n_groups)), np.zeros((0, 2, n_groups, 0)), ())
 
     def joined(self, other: "Ledger") -> "Ledger":
         """Batches of both; those that both have must be of the same rows, though guesses may differ."""
@@ -423,10 +416,9 @@ class Findings:
             noise = max(float(at.spread.sum() / at.weight.sum()), 1e-12)
             excess = (sign * at.sums - bound[q] * at.weight)[:, 0]
             began = change_range(excess / noise, at.weight[:, 0] / noise, free=self.ledger.by_person)
-            low, high = (float(sign * end[began[1], 0]) for end in shown.since()[:, [q]].interval(level))
+            ends = sorted(float(sign * end[began[1], 0]) for end in shown.since()[:, [q]].interval(level))
             group, than = (self.reference.labels[g] for g in (self.first[q], self.second[q])[:: int(sign)])
             earliest, best, latest, raised = map(self.ledger.names_at, (*began, len(self.ledger.distinct) - 1))
-            ends = sorted((low, high))
             alarms.append((least, Alarm(promise, group, than, best, earliest, latest, raised, *ends)))
         return alarms
 
@@ -442,8 +434,9 @@ class Findings:
         """The mean of "ranks" or "flagged" of each group."""
         level = self._rate / (8.0 * len(self.reference.labels))
         _, low, high = self.ledger.means(name, level)
-        each = zip(getattr(self.reference, name), self.reference.counts, low, high, strict=True)
-        return dict(zip(self.reference.labels, (self._shift(*part, level) for part in each), strict=True))
+        start = self.reference
+        each = zip(start.labels, getattr(start, name), start.counts, low, high, strict=True)
+        return {label: self._shift(before, n, least, most, level) for label, before, n, least, most in each}
 
     @cached_property
     def mix(self) -> dict[str, Shift]:
@@ -453,9 +446,8 @@ class Findings:
             return {}
         before, level = counts / counts.sum(), self._rate / (4.0 * len(n))
         reach = upper_bound(n * (1.0 - before) ** 2 + (n.sum() - n) * before**2, level)
-        ends = zip(before, (n - reach) / n.sum(), (n + reach) / n.sum(), strict=True)
-        shifts = [self._shift(p, counts.sum(), max(low, 0.0), min(high, 1.0), level) for p, low, high in ends]
-        return dict(zip(self.reference.labels, shifts, strict=True))
+        ends = zip(self.reference.labels, before, (n - reach) / n.sum(), (n + reach) / n.sum(), strict=True)
+        return {name: self._shift(p, counts.sum(), max(low, 0.0), min(high, 1.0), level) for name, p, low, high in ends}
 
     @cached_property
     def farthest(self) -> list[tuple[int, int, float]]:

@@ -266,11 +266,9 @@ class FairnessMonitor(RefusesOldNames):
         flagged = values > above
         if threshold is None and flagged.any():  # half-way between the last row that is not flagged and the first
             above = float(values[~flagged].max() + values[flagged].min()) / 2.0
-        knots = summarise(values)
-        level = 0.25 * self.settings.false_alarms / (len(labels) * (len(labels) - 1) // 2)
-        ranks, name = rank_among(knots, values), str(batch or "")
-        start = Baseline.of(knots, above, labels, left_out, ranks, values > above, codes, who, level, name)
-        return self._begin(start)
+        knots, level = summarise(values), 0.25 * self.settings.false_alarms / (len(labels) * (len(labels) - 1) // 2)
+        start = above, labels, left_out, rank_among(knots, values), values > above, codes, who, level
+        return self._begin(Baseline.of(knots, *start, name=str(batch or "")))
 
     def update(self, scores: Any, *, sensitive_features: Any, batch: str | None = None, person: Any = None) -> Self:
         """Count one batch, and see whether there is an alarm.
@@ -376,8 +374,8 @@ class FairnessMonitor(RefusesOldNames):
             words = str(error).replace("model file", "file of a watch").replace("model", "watch")
             raise ModelFileError(f"{path} cannot be loaded: {words}") from None
         monitor.alarms, monitor.columns = state.alarms, {name: [*columns] for name, columns in state.columns.items()}
-        ledger = Ledger(state.names, state.places, state.sums, state.signed, state.others)
-        return monitor._begin(state.start, ledger, state.looks)
+        batches = Ledger(state.names, state.places, state.sums, state.signed, state.others)
+        return monitor._begin(state.start, batches, state.looks)
 
     @property
     def batches(self) -> tuple[str, ...]:
@@ -489,8 +487,9 @@ class FairnessMonitor(RefusesOldNames):
 
     def _begin(self, start: Baseline, ledger: Ledger | None = None, look: int = 0) -> Self:
         """Set the start, with batches that were counted before."""
-        batches = Ledger.empty(len(start.labels)) if ledger is None else ledger
-        self.reference, self._findings = start, Findings(start, batches, self.settings, look)
+        G = len(start.labels)
+        none = Ledger((), np.zeros(0, dtype=np.int64), np.zeros((0, len(SUMS), G)), np.zeros((0, 2, G, 0)), ())
+        self.reference, self._findings = start, Findings(start, ledger or none, self.settings, look)
         return self
 
     def _look(self, ledger: Ledger) -> Self:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from evenout.auditing.text import number, percents, shown
+from evenout.auditing.text import between, joined, number, percents, shown
 from evenout.watching.ledger import FEWEST, Alarm, Shift
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def watch_text(monitor: "FairnessMonitor") -> str:
     else:
         head = f"Watch begun with {start.rows:,} rows in {len(start.labels)} groups, which the table shows"
     head += f"; at most {100 * monitor.settings.false_alarms:.3g}% false alarms, ever"
-    return "\n\n".join("\n".join(part) for part in ([head], _groups(monitor), [f"* {s}" for s in monitor.verdict]))
+    return joined([head], _groups(monitor), verdict=monitor.verdict)
 
 
 def verdict(monitor: "FairnessMonitor") -> tuple[str, ...]:
@@ -38,7 +38,7 @@ def verdict(monitor: "FairnessMonitor") -> tuple[str, ...]:
         said += [] if ratio is None else [f"Promised is a ratio of flag rates of {number(ratio)}, too."]
         if monitor.settings.tolerance == 0:
             said.append('To hold later batches to the gaps of the start, begin with a tolerance of "start".')
-        return (*said, *_others(monitor, findings.reference.left_out), _condition(monitor))
+        return (*said, *_closing(monitor, findings.reference.left_out))
     alarmed = {alarm.promise for alarm in monitor.alarms}
     said = [_alarm(alarm, monitor) for alarm in monitor.alarms]
     if "ranks" not in alarmed and monitor.settings.tolerance != 1:
@@ -54,7 +54,7 @@ def verdict(monitor: "FairnessMonitor") -> tuple[str, ...]:
         said.append(f"The mix of groups has changed, which is no gap between them: {mixed}.")
     elif findings.mix:
         said.append("No change in the mix of groups can be told from noise.")
-    return (*said, *_others(monitor, sum(map(Counter, findings.ledger.others), Counter())), _condition(monitor))
+    return (*said, *_closing(monitor, sum(map(Counter, findings.ledger.others), Counter())))
 
 
 def _promised(monitor: "FairnessMonitor") -> str:
@@ -99,7 +99,7 @@ def _scores(shifts: Mapping[str, Shift], *, even: bool) -> str:
     if not moved:
         return "No drift of scores can be told from noise."
     said = _listed(
-        f"{'higher' if shift.moved > 0 else 'lower'} in '{shown(name, _NAME)}' (mean rank {_ends(shift.since)}, was "
+        f"{'higher' if shift.moved > 0 else 'lower'} in '{shown(name, _NAME)}' (mean rank {between(*shift.since)}, was "
         f"{number(sum(shift.before) / 2)})"
         for name, shift in moved.items()
     )
@@ -114,13 +114,18 @@ def _often(shifts: Mapping[str, Shift], *, figures: bool = False) -> str:
     """Groups that come, or are flagged, more or less often than at the start."""
     return _listed(
         f"'{shown(name, _NAME)}' {'more' if shift.moved > 0 else 'less'} often"
-        + (f" ({_ends(shift.since, 100)}%, was {number(50 * sum(shift.before))}%)" if figures else "")
+        + (
+            f" ({between(*(100 * end for end in shift.since))}%, was {number(50 * sum(shift.before))}%)"
+            if figures
+            else ""
+        )
         for name, shift in shifts.items()
         if shift.moved
     )
 
 
-def _others(monitor: "FairnessMonitor", others: Mapping[str, int]) -> list[str]:
+def _closing(monitor: "FairnessMonitor", others: Mapping[str, int]) -> list[str]:
+    """Rows that are not compared, and what the false-alarm rate needs."""
     known, said = monitor.findings.reference.labels, []
     few = [f"'{shown(name, _NAME)}' ({n:,} rows)" for name, n in others.items() if name in known]
     named = [f"'{shown(name, _NAME)}' ({n:,} rows)" for name, n in others.items() if name and name not in known]
@@ -129,13 +134,12 @@ def _others(monitor: "FairnessMonitor", others: Mapping[str, int]) -> list[str]:
         said.append(f"Not counted, in batches with fewer than {FEWEST} people of the group: {_listed(few)}.")
     if named:
         said.append(f"Not compared, because the start has fewer than {FEWEST} people of them: {_listed(named)}.")
-    return said
-
-
-def _condition(monitor: "FairnessMonitor") -> str:
+    needs = (
+        "The false-alarm rate holds if every batch has new people; where people come again, say who is who (person)."
+    )
     if monitor.findings.ledger.by_person:
-        return "The same people may come again: each look is a test by person, and looks share the false-alarm rate."
-    return "The false-alarm rate holds if every batch has new people; where people come again, say who is who (person)."
+        needs = "The same people may come again: each look is a test by person, and looks share the false-alarm rate."
+    return [*said, needs]
 
 
 def _groups(monitor: "FairnessMonitor") -> list[str]:
@@ -148,15 +152,15 @@ def _groups(monitor: "FairnessMonitor") -> list[str]:
         f"{'flag rate':>9}  interval"
     ]
     for row in frame[:MOST].itertuples():
-        known = not np.isnan(row.gap)
-        gap, ends = (f"{row.gap:.3f}", f"{row.low:.3f} to {row.high:.3f}") if known else ("-", "-")
+        gap = "-" if np.isnan(row.gap) else f"{row.gap:.3f}"
+        ends = "-" if np.isnan(row.gap) else f"{row.low:.3f} to {row.high:.3f}"
         rate = "-" if np.isnan(row.flag_rate) else f"{row.flag_rate:.1%}"
-        flags = percents(row.flag_low, row.flag_high)
-        promised = (
-            "0" if row.promised_low == row.promised_high else f"{row.promised_low:.3f} to {row.promised_high:.3f}"
+        least, most = row.promised_low, row.promised_high
+        promised = "0" if least == most else f"{least:.3f} to {most:.3f}"
+        line = (
+            f"{shown(row.group, width):<{width}} {row.rows:>10,} {gap:>7}  {ends:<16} "
+            f"{shown(row.against, width):<{width}} {promised:<16} {rate:>9}  {percents(row.flag_low, row.flag_high)}"
         )
-        line = f"{shown(row.group, width):<{width}} {row.rows:>10,} {gap:>7}  {ends:<16} "
-        line += f"{shown(row.against, width):<{width}} {promised:<16} {rate:>9}  {flags}"
         lines.append(line.rstrip())
     return [*lines, f"... {len(frame) - MOST} smaller groups"] if len(frame) > MOST else lines
 
@@ -165,7 +169,3 @@ def _listed(parts: Iterable[str]) -> str:
     every = list(parts)
     more = f" and {len(every) - MOST} more" if len(every) > MOST else ""
     return f"{', '.join(every[:MOST])}{more}"
-
-
-def _ends(ends: tuple[float, float], times: float = 1) -> str:
-    return f"{number(times * ends[0])} to {number(times * ends[1])}"
