@@ -23,11 +23,23 @@ def headline(data: ReportData) -> Headline:
     if data.n_groups < 2:
         text = "Fewer than two groups have enough people to be compared, so the scores are the base scores."
         return Headline("neutral", "There is nobody to compare", text)
+    step = data.steps[data.chosen]
     if outcome.kind == "alpha":
-        return Headline("neutral", "The fairness pressure was set by hand", _given_alpha(data))
+        doubt = "" if data.gap_detected else " But what differed before was within sampling noise."
+        text = (
+            f"Alpha {scientific(step.alpha)} was given. For unseen people the {gap} goes from "
+            f"{number(bias_shown(data.base))} to {number(bias_shown(step.score))}.{doubt} {_cost(data)}"
+        )
+        return Headline("neutral", "The fairness pressure was set by hand", text)
     if not data.gap_detected:
-        return Headline("neutral", f"No {'gap in flag rates' if by_flags else gap} was detected", _no_gap(data))
-    changed = data.steps[data.chosen].alpha > 0
+        p = "" if by_flags or math.isnan(data.gap_p_value) else f" (p = {data.gap_p_value:.2g} for “no gap”)"
+        text = (
+            f"What differs between the groups’ {'flag rates' if by_flags else 'average base scores'} is within "
+            f"sampling noise{p}, so nothing was removed. That is not proof that the groups are treated "
+            "alike: look at the flag rates."
+        )
+        return Headline("neutral", f"No {'gap in flag rates' if by_flags else gap} was detected", text)
+    changed = step.alpha > 0
     verdict = flags_verdict(*data.flag_ratio) if changed else ""
     if outcome.status in ("short", "unknown"):
         title = "Flag rates may be less even than asked for"
@@ -181,9 +193,8 @@ def _against(step: Step) -> str:
     negative = sum(weight < 0 for weight in step.weights)
     if not negative:
         return "No detector has a negative weight."
-    verb = "has a negative weight: a high value there lowers the score"
-    plural = "have negative weights: a high value there lowers the score"
-    return f"{negative} of {len(step.weights)} detectors {verb if negative == 1 else plural}."
+    have = "has a negative weight" if negative == 1 else "have negative weights"
+    return f"{negative} of {len(step.weights)} detectors {have}: a high value there lowers the score."
 
 
 def _cost(data: ReportData) -> str:
@@ -191,31 +202,9 @@ def _cost(data: ReportData) -> str:
     step = data.steps[data.chosen]
     if step.score.auc is None or data.base.auc is None:
         return f"A score changes by {number(step.distance)} typically, on a scale from 0 to 1."
-    before, now = number(data.base.auc), number(step.score.auc)
-    return (
-        detection_verdict(data.base.auc, step.score.auc)
-        or f"The AUC, which tells how well outliers are found, goes from {before} to {now}."
-    )
-
-
-def _no_gap(data: ReportData) -> str:
-    p, what = "", "flag rates"
-    if data.outcome.kind == "bias_reduction":
-        p = "" if math.isnan(data.gap_p_value) else f" (p = {data.gap_p_value:.2g} for “no gap”)"
-        what = "average base scores"
-    return (
-        f"What differs between the groups’ {what} is within sampling noise{p}, so nothing was removed. "
-        "That is not proof that the groups are treated alike: look at the flag rates."
-    )
-
-
-def _given_alpha(data: ReportData) -> str:
-    step = data.steps[data.chosen]
-    doubt = "" if data.gap_detected else " But what differed before was within sampling noise."
-    return (
-        f"Alpha {scientific(step.alpha)} was given. For unseen people the {gap_words(data.fairness)} goes from "
-        f"{number(bias_shown(data.base))} to {number(bias_shown(step.score))}.{doubt} {_cost(data)}"
-    )
+    change = f"goes from {number(data.base.auc)} to {number(step.score.auc)}"
+    verdict = detection_verdict(data.base.auc, step.score.auc)
+    return verdict or f"The AUC, which tells how well outliers are found, {change}."
 
 
 def _flags(data: ReportData) -> str:
