@@ -43,8 +43,7 @@ def audit_scores(
             write_table(pd.concat(frames) if made else result.to_frame(), target)
     if as_json:
         record: dict[str, Any] = {"audit": result.to_dict()} | ({} if drift is None else {"drift": drift.to_dict()})
-        record |= {"tables": [table.to_dict() for table in made]} if made else {}
-        return json.dumps(record, indent=2)
+        return json.dumps(record | ({"tables": [table.to_dict() for table in made]} if made else {}), indent=2)
     if quiet:
         return "\n".join([*result.verdict, *(drift.verdict if drift else ())])
     return "\n\n".join(repr(part) for part in (*(made or (result,)), drift) if part is not None)

@@ -138,10 +138,9 @@ Examples:
     help="Report: also show counts of fewer than 10 people, and the group beside each id.",
 )  # fmt: skip
 @click.option(
-    "--updatable",
-    is_flag=True,
+    "--updatable", is_flag=True,
     help="Keep the group of every row in model.skops, for updates in Python, other flag rates, and 'evenout watch'.",
-)
+)  # fmt: skip
 @reasons_option
 @estimator_options()
 @engine_options
@@ -450,12 +449,9 @@ Exit status: 0 no alarm, 3 alarm, 2 wrong input (one line says what), 1 interrup
 )  # fmt: skip
 @estimator_options("contamination", "unknown")
 @click.option(
-    "--merge",
-    type=NonEmptyPath(),
-    multiple=True,
-    metavar="FILE",
+    "--merge", type=NonEmptyPath(), multiple=True, metavar="FILE",
     help="State of another machine to take in; repeatable.",
-)
+)  # fmt: skip
 @click.option("--out", type=NonEmptyPath(), metavar="FILE.csv", help="Write the history, one row per batch and group.")
 @finding_options
 def watch(**options: Any) -> None:
@@ -630,12 +626,9 @@ def reproduce(datasets: str | None, out: Path, repeats: int, random_state: int, 
         from evenout.cli.show import show_claims
         from evenout.reproduce import reproduce as run
 
-        def show(label: str, done: int, total: int) -> None:
-            step(label, total)(done)
-
-        names = None if datasets is None else split_names([datasets])
         results = run(
-            out, datasets=names, repeats=repeats, seed=random_state, quick=quick, n_threads=effective_n_jobs(-1),
-            progress=show,
+            out, datasets=None if datasets is None else split_names([datasets]), repeats=repeats, seed=random_state,
+            quick=quick, n_threads=effective_n_jobs(-1),
+            progress=lambda label, done, total: step(label, total)(done),
         )  # fmt: skip
     show_claims(results)

@@ -107,8 +107,7 @@ def read_contamination(ctx: click.Context, param: click.Parameter, value: str) -
     except ValueError:
         share = math.nan
     if not 0 < share <= 0.5:
-        words = f"{value} is neither a share above 0 and at most 0.5 nor a count of rows."
-        raise click.BadParameter(words, ctx, param)
+        raise click.BadParameter(f"{value} is neither a share above 0 and at most 0.5 nor a count of rows.", ctx, param)
     return share
 
 
@@ -122,8 +121,8 @@ def split_names(given: Sequence[str], columns: Sequence[str] = ()) -> list[str]:
     """
     names: list[str] = []
     for text in given:
-        whole = text in columns
-        names += [text] if whole else [part if part in columns else part.strip() for part in text.split(",")]
+        parts = [text] if text in columns else text.split(",")
+        names += [part if part in columns else part.strip() for part in parts]
     return [*dict.fromkeys(filter(None, names))]
 
 

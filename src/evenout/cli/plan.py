@@ -26,17 +26,14 @@ def plan_looks(
     """Write a plan of whom to look into, and say how many are chosen by score and by chance."""
     check_out(out, model, file)
     with progress(quiet=quiet) as step:
-        step(f"Loading {model}")
-        saved, names = SavedModel(model, trust), split_names(sensitive)
+        saved, names = SavedModel(model, trust, step, n_jobs=n_jobs), split_names(sensitive)
         step(f"Reading {file}")
         frame = saved.read(file, id_column, score, sensitive, text=names)
         require_columns(names, frame.columns, where=str(file), use="--sensitive")
-        saved.set_machine(n_jobs=n_jobs)
-        done = step(f"Scoring {len(frame):,} rows", total=len(frame))
-        scores = saved.scores(frame, saved.encoded(frame), done)
         ids = pd.RangeIndex(1, len(frame) + 1) if id_column is None else pd.Index(frame[id_column].astype(str))
         plan = InvestigationPlan.of(
-            pd.Series(scores, index=ids), budget=budget, explore=explore, random_state=random_state,
+            pd.Series(saved.scores(frame, saved.encoded(frame), step), index=ids), budget=budget, explore=explore,
+            random_state=random_state,
             sensitive_features=None if not names else frame[names].to_numpy(dtype=object),
         )  # fmt: skip
         used = {*saved.features, saved.score, id_column}

@@ -33,12 +33,10 @@ def score_data(
         check_out(out, model, file)
     stale = ("scores-*.parquet", "reasons-*.parquet")
     with progress(quiet=quiet) as step, atomic_folder(out, stale=stale) if many else atomic_file(out) as target:
-        step(f"Loading {model}")
-        saved = SavedModel(model, trust)
+        saved = SavedModel(model, trust, step, n_jobs=n_jobs, device=device)
         for needed, what in ((many, "a folder"), (reasons is not None, "--reasons"), (device != "cpu", "--device")):
             if needed:
                 saved.require_ensemble(what)
-        saved.set_machine(n_jobs=n_jobs, device=device)
         if many:
             workers = {"engine": engine, "scheduler": scheduler, "n_threads": effective_n_jobs(n_jobs)}
             result = _score_folder(saved, str(file), target, workers, reasons, step, everybody=everybody)
@@ -62,15 +60,18 @@ def _score_file(
     """Write the scores of a table to ``target``; return the figures to report."""
     model, table = saved.model, saved.table
     ids, unknown = row_ids(frame, id_column), {} if table is None else table.unknown_values(frame)
-    rows, done = saved.encoded(frame), step(f"Scoring {len(frame):,} rows", total=len(frame))
-    scores = saved.scores(frame, rows, done)
+    rows = saved.encoded(frame)
+    scores = saved.scores(frame, rows, step)
     threshold = model.threshold_ if hasattr(model, "threshold_") else -model.offset_
     flagged = (scores > threshold).astype(int)
     result = pd.DataFrame({"id": ids, "fair_score": scores, "flagged": flagged})
     if reasons is not None:
         step("Finding reasons")
-        shown = {"table": table, "frame": None if table is None else frame, "sensitive_features": saved.groups(frame)}
-        result = pd.concat([result, reason_columns(model, rows, reasons, **shown, everybody=everybody)], axis=1)
+        why = reason_columns(
+            model, rows, reasons, table=table, frame=None if table is None else frame,
+            sensitive_features=saved.groups(frame), everybody=everybody,
+        )  # fmt: skip
+        result = pd.concat([result, why], axis=1)
     write_table(result, target)
     counts = {name: sum(values.values()) for name, values in unknown.items()}
     return {"rows": len(frame), "flagged": int(flagged.sum()), "threshold": threshold, "unknown_values": counts}
@@ -107,17 +108,16 @@ def explain_people(
 ) -> None:  # fmt: skip
     """Print why rows of a file stand out, and what fairness changed for them."""
     with progress(quiet=quiet) as step:
-        step(f"Loading {model}")
-        saved = SavedModel(model, trust)
+        saved = SavedModel(model, trust, step, n_jobs=n_jobs)
         saved.require_ensemble("evenout explain")
         step("Finding reasons")
         frame = saved.read(file, id_column, None, sensitive)
         chosen = frame.iloc[_rows_of(people, frame, id_column, file)]
         chosen.index = list(people)
-        saved.set_machine(n_jobs=n_jobs)
-        rows = saved.encoded(chosen) if saved.table is None else chosen
-        beside = {"table": saved.table, "sensitive_features": saved.groups(chosen)}
-        explanation = explain(saved.model, rows, reasons, **beside, baseline=baseline)
+        explanation = explain(
+            saved.model, saved.encoded(chosen) if saved.table is None else chosen, reasons, table=saved.table,
+            sensitive_features=saved.groups(chosen), baseline=baseline,
+        )  # fmt: skip
     if as_json:
         entries = [_entry(explanation, row) for row in range(len(explanation))]
         click.echo(json.dumps({"baseline": baseline, "rows": entries}, indent=2, ensure_ascii=False))
@@ -144,21 +144,20 @@ def _rows_of(people: Sequence[str], frame: pd.DataFrame, id_column: str | None, 
 
 def _entry(explanation: Explanation, row: int) -> dict[str, Any]:
     """One row as plain data."""
-    scores, typical = (each[row].tolist() for each in (explanation.parts.scores, explanation.parts.typical))
-    reasons = [
-        {
-            "feature": explanation.feature_names[feature],
-            "value": explanation.values[row, feature],
-            "base_part": float(explanation.base_parts[row, feature]),
-            "fair_part": float(explanation.fair_parts[row, feature]),
-            "text": text,
-        }
-        for feature, text in zip(explanation.order[row].tolist(), explanation.texts(row), strict=True)
-    ]
+    scores, typical = explanation.parts.scores[row].tolist(), explanation.parts.typical[row].tolist()
     return {
         "id": str(explanation.index[row]),
         "change": explanation.changes[row],
         **dict(zip(("base_score", "fair_score", "base_typical", "fair_typical"), scores + typical, strict=True)),
-        "reasons": reasons,
+        "reasons": [
+            {
+                "feature": explanation.feature_names[feature],
+                "value": explanation.values[row, feature],
+                "base_part": float(explanation.base_parts[row, feature]),
+                "fair_part": float(explanation.fair_parts[row, feature]),
+                "text": text,
+            }
+            for feature, text in zip(explanation.order[row].tolist(), explanation.texts(row), strict=True)
+        ],
         "summary": explanation.summary(row) or None,
     }
