@@ -14,7 +14,7 @@ import pandas as pd
 from scipy.stats import rankdata
 
 from evenout.core.types import FloatArray
-from evenout.reproduce.experiment import FRAMEWORKS, LAST_FALL, TITLES
+from evenout.reproduce.experiment import FAIRNESS, LAST_FALL, TITLES
 
 LEAST_COMMON = 0.05  # frameworks are compared at equal bias if both can remove this share of it
 _LEVELS = 20  # of equal bias
@@ -89,8 +89,7 @@ class PaperSetting:
         self.auc_rises = (auc - np.minimum.accumulate(auc, axis=1)).max(axis=1)
         self.auc_change, self.auc_rise = float(np.median(self.auc_changes)), float(np.median(self.auc_rises))
         middle = np.median(f2, axis=0)
-        halfway = auc[:, int(np.argmax(middle <= middle[0] / 2))]
-        self.auc_change_halfway = float(np.median(halfway - auc[:, 0]))
+        self.auc_change_halfway = float(np.median(auc[:, int(np.argmax(middle <= middle[0] / 2))] - auc[:, 0]))
         self.correlation = float(np.median([_spearman(*pair) for pair in zip(f2, auc, strict=True)]))
         self.auc_falls = self.auc_change < 0 and self.correlation > 0
         self.cof = {}
@@ -99,10 +98,10 @@ class PaperSetting:
             self.cof[name] = (curves[name]["f2"][:, :1] - draw["f2"]) / np.where(lost == 0, np.nan, lost)
         self.median_cof = {name: _median(cof) for name, cof in self.cof.items()}
         self.median_size = {name: _median(np.abs(cof)) for name, cof in self.cof.items()}
-        pairs = zip(self.cof["weighted"], self.cof["unweighted"], strict=True)
-        self.lower_cof = sum(_median(w) < _median(u) for w, u in pairs)
-        curve_pairs = zip(bias, auc, unweighted["bias"], unweighted["auc"], strict=True)
-        self.gains = np.array([equal_bias_gain(*pair) for pair in curve_pairs])
+        self.lower_cof = sum(
+            _median(w) < _median(u) for w, u in zip(self.cof["weighted"], self.cof["unweighted"], strict=True)
+        )
+        self.gains = np.array([*map(equal_bias_gain, bias, auc, unweighted["bias"], unweighted["auc"])])
         self.gain = _median(self.gains) if np.isfinite(self.gains).mean() > 0.5 else float("nan")
         self.scale_free_left = float(np.median(bias[:, -1] / bias[:, 0]))
         self.negative_weights = np.median(weighted["negative"][:, [0, -1]], axis=0)
@@ -118,14 +117,16 @@ def read_settings(points: pd.DataFrame) -> list[PaperSetting]:
     for key, group in points[points["kind"] != "target"].groupby(["dataset", "base", "fairness"], sort=False):
         dataset, base, fairness = map(str, key)
         of_data = targets[(targets["dataset"] == dataset) & (targets["fairness"] == fairness)]
-        by_kind: dict[str, dict[str, dict[str, FloatArray]]] = {"curve": {}, "random": {}}
-        for kind, by_framework in by_kind.items():
-            for name in FRAMEWORKS:
-                rows = group[(group["framework"] == name) & (group["kind"] == kind)]
-                shape = rows["repeat"].nunique(), -1
-                by_framework[name] = {column: rows[column].to_numpy(dtype=float).reshape(shape) for column in _NUMBERS}
+        shape = group["repeat"].nunique(), -1
+        curves, draws = (
+            {
+                str(name): {column: rows[column].to_numpy(dtype=float).reshape(shape) for column in _NUMBERS}
+                for name, rows in group[group["kind"] == kind].groupby("framework", sort=False)
+            }
+            for kind in ("curve", "random")
+        )
         target, average = (of_data.loc[of_data["base"] == name, "auc"].to_numpy() for name in (base, "average"))
-        settings.append(PaperSetting(dataset, base, fairness, by_kind["curve"], by_kind["random"], target, average))
+        settings.append(PaperSetting(dataset, base, fairness, curves, draws, target, average))
     return settings
 
 
@@ -157,9 +158,8 @@ def _auc_at(bias: FloatArray, auc: FloatArray, levels: FloatArray) -> FloatArray
 
 
 def _spearman(a: FloatArray, b: FloatArray) -> float:
-    if np.ptp(a) == 0 or np.ptp(b) == 0:
-        return 0.0
-    return float(np.corrcoef(rankdata(a), rankdata(b))[0, 1])
+    constant = np.ptp(a) == 0 or np.ptp(b) == 0
+    return 0.0 if constant else float(np.corrcoef(rankdata(a), rankdata(b))[0, 1])
 
 
 def _median(values: FloatArray) -> float:
@@ -217,11 +217,10 @@ def _name(held: Sequence[PaperSetting], against: Sequence[PaperSetting]) -> str:
 
 
 def _count(held: Sequence[PaperSetting], against: Sequence[PaperSetting]) -> str:
-    by_notion = {"group": [0, 0], "individual": [0, 0]}
-    for s in (*held, *against):
-        by_notion[s.fairness][0] += s in held
-        by_notion[s.fairness][1] += 1
-    return "; ".join(f"{notion.capitalize()}: {n} of {m}" for notion, (n, m) in by_notion.items() if m) + "."
+    every = (*held, *against)
+    by_notion = {notion: [s in held for s in every if s.fairness == notion] for notion in FAIRNESS}
+    parts = [f"{notion.capitalize()}: {sum(each)} of {len(each)}" for notion, each in by_notion.items() if each]
+    return "; ".join(parts) + "."
 
 
 def _range(values: FloatArray) -> str:
@@ -230,8 +229,8 @@ def _range(values: FloatArray) -> str:
 
 def _ranges(title: str, measure: str, held: Sequence[PaperSetting], against: Sequence[PaperSetting]) -> str:
     """The range of a measure over the repeats, setting by setting."""
-    parts = (f"{s.base} {_range(getattr(s, measure))}" for s in (*held, *against))
-    return f"{title} over the repeats: {'; '.join(parts)}."
+    ranges = "; ".join(f"{s.base} {_range(getattr(s, measure))}" for s in (*held, *against))
+    return f"{title} over the repeats: {ranges}."
 
 
 def _gains(held: Sequence[PaperSetting], against: Sequence[PaperSetting]) -> str:
@@ -261,8 +260,7 @@ def judge(points: pd.DataFrame) -> list[Claim]:
         """Count the settings that agree among those that a claim concerns."""
         concerned = [s for s in settings if concerns(s)]
         held = [s for s in concerned if agrees(s)]
-        against = [s for s in concerned if s not in held]
-        text = details(held, against) if concerned else ""
+        text = details(held, [s for s in concerned if s not in held]) if concerned else ""
         return Claim(key, origin, statement, rule, len(held), len(concerned), text)
 
     claims = [

@@ -119,13 +119,9 @@ def count(datasets: Sequence[str]) -> int:
 
 
 def _row(
-    name: str,
-    alt: str,
-    panels: Panels,
-    fill: Callable[["Figure", list["Axes"], Panels], None],
-    size: tuple[float, float] | None = None,
-    **shared: Any,
-) -> PaperFigure:
+    name: str, alt: str, panels: Panels, fill: Callable[["Figure", list["Axes"], Panels], None],
+    size: tuple[float, float] | None = None, **shared: Any,
+) -> PaperFigure:  # fmt: skip
     """A row of panels under one legend, by default with room for its lines; ``shared`` axes as in ``subplots``."""
 
     def draw(figure: "Figure") -> None:
@@ -181,25 +177,22 @@ def _costs(figure: "Figure", axes: list["Axes"], panels: Panels) -> None:
             for side, framework in zip((-0.2, 0.2), FRAMEWORKS, strict=True):
                 values, colour = setting.cof[framework], COLOURS[setting.base]
                 face = f"{colour}8c" if framework == "weighted" else "none"
+                thin = {"color": colour, "linewidth": 1.1}
                 ax.boxplot(
-                    values[np.isfinite(values)],
-                    positions=[position + side],
-                    widths=0.3,
-                    showfliers=False,
-                    patch_artist=True,
-                    manage_ticks=False,
+                    values[np.isfinite(values)], positions=[position + side], widths=0.3, showfliers=False,
+                    patch_artist=True, manage_ticks=False, whiskerprops=thin, capprops=thin,
                     boxprops={"facecolor": face, "edgecolor": colour, "linewidth": 1.1},
                     medianprops={"color": colour, "linewidth": 2.0},
-                    whiskerprops={"color": colour, "linewidth": 1.1},
-                    capprops={"color": colour, "linewidth": 1.1},
-                )
+                )  # fmt: skip
         ax.set_xticks(range(len(settings)), [s.base.capitalize() for s in settings])
         ax.set_xlim(-0.6, len(settings) - 0.4)
         ax.grid(visible=False, axis="x")
     axes[0].set_ylabel("Cost of fairness (cof)")
-    filled = Patch(facecolor=INK, alpha=0.55, label="weighted (with beta)")
-    hollow = Patch(facecolor="none", edgecolor=INK, label="unweighted")
-    figure.legend(handles=[filled, hollow], loc="outside upper left", ncols=4 if len(axes) > 2 else len(axes))
+    handles = [
+        Patch(facecolor=INK, alpha=0.55, label="weighted (with beta)"),
+        Patch(facecolor="none", edgecolor=INK, label="unweighted"),
+    ]
+    figure.legend(handles=handles, loc="outside upper left", ncols=4 if len(axes) > 2 else len(axes))
 
 
 def _shrinkage(figure: "Figure", axes: list["Axes"], panels: Panels) -> None:

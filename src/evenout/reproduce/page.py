@@ -34,14 +34,9 @@ if TYPE_CHECKING:
 
 
 def render(
-    points: pd.DataFrame,
-    claims: Sequence[Claim],
-    ties: pd.DataFrame | None,
-    unseen: pd.DataFrame,
-    folder: Path,
-    *,
+    points: pd.DataFrame, claims: Sequence[Claim], ties: pd.DataFrame | None, unseen: pd.DataFrame, folder: Path, *,
     seed: int,
-) -> str:
+) -> str:  # fmt: skip
     """Render the page as HTML; ``folder`` holds the SVG files to put into it."""
     settings = read_settings(points)
     filters: dict[str, Callable[..., str]] = {
@@ -53,7 +48,6 @@ def render(
     names = list(dict.fromkeys(points["dataset"]))
     targets = points[(points["kind"] == "target") & (points["fairness"] == "group")]
     medians = targets.groupby(["dataset", "base"], sort=False)["auc"].median()  # over the repeats
-    ends = {"first": experiment.FIRST_FALL, "last": experiment.LAST_FALL}
     by_fairness = {fairness: [s for s in settings if s.fairness == fairness] for fairness in FAIRNESS}
     measures = {"half": "auc_change_halfway", "end": "auc_change", "left": "scale_free_left"}
     found = {  # the numbers that the prose speaks of, over the settings of each notion of fairness, and over all
@@ -97,12 +91,15 @@ def render(
         asked=experiment.ASKED,
         figures={drawing.name: _inline(drawing.name, drawing.alt, folder) for drawing in figures.plan(settings)},
         columns=experiment.COLUMNS,
-        design={"curve": experiment.CURVE_ALPHAS, "random": experiment.RANDOM_ALPHAS, **ends},
+        design={
+            "curve": experiment.CURVE_ALPHAS, "random": experiment.RANDOM_ALPHAS, "first": experiment.FIRST_FALL,
+            "last": experiment.LAST_FALL,
+        },
         mean_beta=math.e - 1,  # the limit of the mean of exp(rank / n)
         least_common=LEAST_COMMON,
         notable=NOTABLE,
         duplicates=float(load_dataset("breastw").X.duplicated().mean()),
-    )
+    )  # fmt: skip
 
 
 def _spread(values: Sequence[float] | pd.Series) -> dict[str, float]:
@@ -192,10 +189,10 @@ def reproduce(
     asked = datasets if datasets is not None else QUICK_DATASETS if quick else tuple(TITLES)
     unknown = ", ".join(repr(name) for name in asked if name not in TITLES)
     if unknown or not asked:
-        known = ", ".join(TITLES)
         raise InputError(
-            "{@datasets} has {found}; the paper's data sets are {known}", found=unknown or "nothing", known=known
-        )
+            "{@datasets} has {found}; the paper's data sets are {known}", found=unknown or "nothing",
+            known=", ".join(TITLES),
+        )  # fmt: skip
     if repeats < 1:
         raise ValueError(f"repeats is {repeats}; at least 1 is needed")
     if seed < 0:
@@ -237,9 +234,9 @@ def reproduce(
         with step("the page", "page"):
             page = render(points, claims, ties, unseen, folder / "figures", seed=seed)
             (folder / "index.html").write_text(page, encoding="utf-8")
-        packages = ("numpy", "scipy", "scikit-learn", "numba", "pandas", "matplotlib")
         run = {  # how to run this again, how long it took, and the verdicts for machines
-            "versions": {"evenout": __version__} | versions("python", *packages),
+            "versions": {"evenout": __version__}
+            | versions("python", "numpy", "scipy", "scikit-learn", "numba", "pandas", "matplotlib"),
             "platform": f"{platform.system()} {platform.machine()}",
             "settings": {
                 "datasets": names, "repeats": n_repeats, "seed": seed, "quick": quick, "n_threads": n_threads
