@@ -146,7 +146,7 @@ def _number(value: float, digits: int | str = 3) -> str:
 QUICK_DATASETS = ("german", "breastw", "pima")
 QUICK_REPEATS = 2
 
-Progress = Callable[[str, int, int], None]
+Progress = Callable[[str, int, int], object]
 
 
 @dataclass(frozen=True)
