@@ -10,8 +10,8 @@ import click
 import evenout
 from evenout.cli.messages import Commands, plain_messages, progress
 from evenout.cli.options import (
+    A_PATH,
     FiniteRange,
-    NonEmptyPath,
     Sectioned,
     column_options,
     columns_option,
@@ -185,11 +185,9 @@ Examples:
   evenout score model.skops new.csv --reasons 3 --out new-scores.csv
 """,
 )
-@click.argument("model", type=NonEmptyPath())
-@click.argument("file", type=NonEmptyPath())
-@click.option(
-    "--out", required=True, type=NonEmptyPath(), metavar="FILE", help="The scores, as .csv; for folders, a folder."
-)
+@click.argument("model", type=A_PATH)
+@click.argument("file", type=A_PATH)
+@click.option("--out", required=True, type=A_PATH, metavar="FILE", help="The scores, as .csv; for folders, a folder.")
 @id_option
 @score_option
 @new_groups_option
@@ -235,7 +233,7 @@ Examples:
       repair the scores of new rows
 """,
 )
-@click.argument("file", type=NonEmptyPath())
+@click.argument("file", type=A_PATH)
 @click.option("--score", required=True, metavar="COL", help="Column with the score, higher = more outlying.")
 @columns_option("--sensitive", required=True, help="The protected group; several columns are crossed.")
 @click.option(
@@ -280,8 +278,8 @@ Examples:
       five reasons, beside the typical row of all
 """,
 )
-@click.argument("model", type=NonEmptyPath())
-@click.argument("file", type=NonEmptyPath())
+@click.argument("model", type=A_PATH)
+@click.argument("file", type=A_PATH)
 @id_option
 @click.option(
     "--person", "people", required=True, multiple=True, metavar="ID",
@@ -321,7 +319,7 @@ Examples:
   evenout audit a.csv --score risk --sensitive age,sex --continuous age
 """,
 )
-@click.argument("file", type=NonEmptyPath())
+@click.argument("file", type=A_PATH)
 @click.option("--score", required=True, metavar="COL", help="Column with the scores, higher = more outlying.")
 @columns_option("--sensitive", help="Protected columns.", required=True, callback=read_names)
 @click.option("--probable", is_flag=True, help="The protected columns are probabilities, one for each group.")
@@ -343,9 +341,7 @@ Examples:
 @click.option("--sample-weight", metavar="COL", help="How many people each row stands for, as in a survey.")
 @click.option("--threshold", type=float, metavar="NUMBER", help="Flag this score and more, instead of a share.")
 @click.option("--flagged", metavar="COL", help="Column with 1 for the rows that are flagged, instead of a share.")
-@click.option(
-    "--baseline", type=NonEmptyPath(), metavar="FILE", help="An earlier batch with the same columns to compare with."
-)
+@click.option("--baseline", type=A_PATH, metavar="FILE", help="An earlier batch with the same columns to compare with.")
 @click.option(
     "--confidence", type=FiniteRange(0.5, 1, max_open=True), default=0.95, show_default=True, metavar="SHARE",
     help="Confidence of the intervals.",
@@ -368,12 +364,10 @@ Examples:
     help="Tables: compare with this group, one of an attribute. Repeatable.  [default: the best off]",
 )  # fmt: skip
 @click.option(
-    "--page", type=NonEmptyPath(), metavar="FILE.html",
+    "--page", type=A_PATH, metavar="FILE.html",
     help="Write one page to hand over, with the tables of --as.",
 )  # fmt: skip
-@click.option(
-    "--out", type=NonEmptyPath(), metavar="FILE.csv", help="Write every measure, or the tables, to this file."
-)
+@click.option("--out", type=A_PATH, metavar="FILE.csv", help="Write every measure, or the tables, to this file.")
 @finding_options
 def audit(**options: Any) -> None:
     """Audit the scores in FILE (.csv, .csv.gz or .parquet), ours or not, for gaps between groups.
@@ -417,8 +411,8 @@ Examples:
 Exit status: 0 no alarm, 3 alarm, 2 wrong input (one line says what), 1 interrupted.
 """,
 )
-@click.argument("files", type=NonEmptyPath(), nargs=-1)
-@click.option("--state", required=True, type=NonEmptyPath(), metavar="FILE", help="What has been counted so far.")
+@click.argument("files", type=A_PATH, nargs=-1)
+@click.option("--state", required=True, type=A_PATH, metavar="FILE", help="What has been counted so far.")
 @click.option(
     "--score", callback=read_names, multiple=True, metavar="COL", help="Column of scores, higher = more outlying."
 )
@@ -428,12 +422,10 @@ Exit status: 0 no alarm, 3 alarm, 2 wrong input (one line says what), 1 interrup
     help="Column that says who a row is of: needed where the same people come again. No person is kept.",
 )  # fmt: skip
 @click.option(
-    "--model", type=NonEmptyPath(), metavar="FILE",
+    "--model", type=A_PATH, metavar="FILE",
     help="Begin with what this model, from evenout fit, promised; --score has its fair scores.",
 )  # fmt: skip
-@click.option(
-    "--start", type=NonEmptyPath(), metavar="FILE", help="Begin with these rows, and hold later ones to their gaps."
-)
+@click.option("--start", type=A_PATH, metavar="FILE", help="Begin with these rows, and hold later ones to their gaps.")
 @click.option(
     "--tolerance", type=_Tolerance(0, 1), metavar="GAP",
     help='Promised gap of mean ranks between any two groups, without --model; or "start": no larger ones than the rows '
@@ -449,10 +441,10 @@ Exit status: 0 no alarm, 3 alarm, 2 wrong input (one line says what), 1 interrup
 )  # fmt: skip
 @estimator_options("contamination", "unknown")
 @click.option(
-    "--merge", type=NonEmptyPath(), multiple=True, metavar="FILE",
+    "--merge", type=A_PATH, multiple=True, metavar="FILE",
     help="State of another machine to take in; repeatable.",
 )  # fmt: skip
-@click.option("--out", type=NonEmptyPath(), metavar="FILE.csv", help="Write the history, one row per batch and group.")
+@click.option("--out", type=A_PATH, metavar="FILE.csv", help="Write the history, one row per batch and group.")
 @finding_options
 def watch(**options: Any) -> None:
     """Count batches of scores in use, and say whether what was promised is kept.
@@ -486,14 +478,14 @@ Examples:
       once the column fraud has been filled in
 """,
 )
-@click.argument("model", type=NonEmptyPath())
-@click.argument("file", type=NonEmptyPath())
+@click.argument("model", type=A_PATH)
+@click.argument("file", type=A_PATH)
 @click.option("--budget", type=click.IntRange(1), default=200, show_default=True, metavar="ROWS", help="Looks in all.")
 @click.option(
     "--explore", type=FiniteRange(0, 1), default=0.1, show_default=True, metavar="SHARE",
     help="Share of the looks that goes by chance; 0: none, and nothing can be known of those not looked into.",
 )  # fmt: skip
-@click.option("--out", required=True, type=NonEmptyPath(), metavar="FILE", help="The plan, as .csv.")
+@click.option("--out", required=True, type=A_PATH, metavar="FILE", help="The plan, as .csv.")
 @id_option
 @score_option
 @columns_option("--sensitive", help="Groups: each gets its share of the looks by chance.")
@@ -525,14 +517,12 @@ Examples:
       they are in a file of their own, by the ids of the plan
 """,
 )
-@click.argument("plan_file", metavar="PLAN", type=NonEmptyPath())
+@click.argument("plan_file", metavar="PLAN", type=A_PATH)
 @click.option("--outcome", required=True, metavar="COL", help="Column with 1 for an outlier, 0 for none, or nothing.")
-@click.option(
-    "--outcomes", "outcome_file", type=NonEmptyPath(), metavar="FILE", help="Read --outcome from here, by --id."
-)
+@click.option("--outcomes", "outcome_file", type=A_PATH, metavar="FILE", help="Read --outcome from here, by --id.")
 @columns_option("--sensitive", help="Groups to compare: columns of PLAN, or of --people.")
 @click.option(
-    "--people", type=NonEmptyPath(), metavar="FILE", help="Read --sensitive from here, by --id: all rows planned for."
+    "--people", type=A_PATH, metavar="FILE", help="Read --sensitive from here, by --id: all rows planned for."
 )
 @click.option(
     "--id", "id_column", metavar="COL", default="id", show_default=True,
@@ -557,7 +547,7 @@ def estimate(**options: Any) -> None:
 
 
 @main.command(short_help="Open a local page, for people who do not program.")
-@click.argument("file", type=NonEmptyPath(), required=False)
+@click.argument("file", type=A_PATH, required=False)
 @click.option("--port", type=click.IntRange(0, 65535), default=0, metavar="NUMBER", help="[default: any that is free]")
 @click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Address to listen on.")
 @click.option("--no-browser", is_flag=True, help="Print the address alone.")
@@ -605,7 +595,7 @@ Examples:
 )
 @click.option("--datasets", metavar="NAMES", help="Names of the paper's data sets, with commas.  [default: all eight]")
 @click.option(
-    "--out", type=NonEmptyPath(), default=Path("results"), show_default=True, metavar="FOLDER",
+    "--out", type=A_PATH, default=Path("results"), show_default=True, metavar="FOLDER",
     help="Folder for the results.",
 )  # fmt: skip
 @click.option(

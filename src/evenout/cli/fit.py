@@ -143,8 +143,10 @@ def _fit_folder(
     sensitive, given = split_names(columns["sensitive"]), split_names(columns["given"])
     dropped = split_names([*columns["drop"], *filter(None, [columns["id_column"]])])
     label, ready = columns["label"], settings["detectors"] == "precomputed"
-    keep = {"--keep": split_names(columns["keep"])}
-    refuse_two_roles({"--sensitive": sensitive, "--label": [label] if label else [], "--drop": dropped} | keep)
+    refuse_two_roles({
+        "--sensitive": sensitive, "--label": [label] if label else [], "--drop": dropped,
+        "--keep": split_names(columns["keep"]),
+    })  # fmt: skip
     model, scores = FairOutlierEnsemble(**settings), folder / "scores"
     step(f"Fitting over {data}")
     scores.mkdir()
@@ -162,8 +164,10 @@ def _fit_folder(
         if reasons is not None:
             step("Finding reasons")
             explain_partitions(rows, model, reasons, scores, table=table, everybody=everybody)
-    used = {"sensitive": sensitive, "given": given, "clusters": []}
-    facts = {"source": {"name": data, "sha256": None}, "columns": used}
+    facts = {
+        "source": {"name": data, "sha256": None},
+        "columns": {"sensitive": sensitive, "given": given, "clusters": []},
+    }
     return Pipeline([("table", table), ("ensemble", model)]), facts, None
 
 

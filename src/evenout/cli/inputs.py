@@ -94,14 +94,16 @@ def read_fit_inputs(
         for names in (sensitive, drop)
     )
     text = {clusters or ""} if probable else {*groups, clusters or ""}
-    once = {*groups, *left_out, *text, *filter(None, roles.values())}
-    frame = read_table(path, text=text, verbatim={id_column or ""}, once=once)
+    frame = read_table(
+        path, text=text, verbatim={id_column or ""}, once={*groups, *left_out, *text, *filter(None, roles.values())}
+    )
     if len(frame) == 1:
         raise ValueError(f"{path} has one row; outliers are found by holding many rows against each other")
     columns = list(frame.columns)
     protected, dropped, strata, kept = (split_names(names, columns) for names in (sensitive, drop, given, keep))
-    single = {use: [name] for use, name in roles.items() if name is not None}
-    used = {"--sensitive": protected, **single, "--drop": dropped}
+    used = {
+        "--sensitive": protected, **{use: [name] for use, name in roles.items() if name is not None}, "--drop": dropped
+    }  # fmt: skip
     for use, names in {"--given": strata, **used, "--keep": kept}.items():
         require_columns(names, columns, where=str(path), use=use)
     refuse_two_roles(used | {"--keep": kept})
@@ -353,8 +355,8 @@ class SavedModel:
         score, scores = self.model.outlier_scores if given is None else self.model.transform, []
         for start in range(0, len(frame), _BATCH):
             part = slice(start, start + _BATCH)
-            columns = [each if each is None else getattr(each, "iloc", each)[part] for each in (given, rows, groups)]
-            beside = {} if groups is None else {"sensitive_features": columns.pop()}
-            scores.append(score(*(each for each in columns if each is not None), **beside))
+            columns = [getattr(each, "iloc", each)[part] for each in (given, rows) if each is not None]
+            beside = {} if groups is None else {"sensitive_features": groups.iloc[part]}
+            scores.append(score(*columns, **beside))
             done(len(scores[-1]))
         return np.concatenate(scores)

@@ -220,9 +220,6 @@ def _orderly_end() -> Iterator[None]:
         yield
         return
 
-    def leave(number: int, frame: FrameType | None) -> Any:  # noqa: ARG001
-        sys.exit(128 + number)
-
     asked: list[BaseException] = []
 
     def catch(lost: Any) -> None:
@@ -238,7 +235,8 @@ def _orderly_end() -> Iterator[None]:
             signal.setitimer(signal.ITIMER_REAL, 0.0)
             raise asked.pop()
 
-    before, told = signal.signal(signal.SIGTERM, leave), sys.unraisablehook
+    before = signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    told = sys.unraisablehook
     sys.unraisablehook = catch
     try:
         yield

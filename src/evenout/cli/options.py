@@ -29,15 +29,14 @@ class FiniteRange(click.FloatRange):
 class NonEmptyPath(click.Path):
     """A path; an empty one, such as a shell makes of an unset variable, would be the current folder."""
 
-    def __init__(self) -> None:
-        super().__init__(path_type=Path)
-
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """See `click.Path.convert`."""
         if value == "":
             self.fail("it is empty.", param, ctx)
         return super().convert(value, param, ctx)
 
+
+A_PATH = NonEmptyPath(path_type=Path)
 
 _SECTIONS = {
     "Most used": (
@@ -281,7 +280,7 @@ score_option = click.option(
 )
 new_groups_option = columns_option("--sensitive", help="Models that use the group of new rows: its columns.")
 out_option = click.option(
-    "--out", type=NonEmptyPath(), default=Path("evenout-out"), show_default=True, metavar="DIR",
+    "--out", type=A_PATH, default=Path("evenout-out"), show_default=True, metavar="DIR",
     help="Folder for the results.",
 )  # fmt: skip
 column_options = _all(

@@ -63,8 +63,10 @@ def estimate_plan(
         groups = _columns_of(table, plan_file, people, columns, id_column, "--sensitive", every=True)[columns]
     estimates = plan.estimate(outcomes, groups, confidence=confidence)
     if as_json:
-        rows = estimates.to_frame().to_dict("records")
-        body = {"confidence": confidence, "estimates": rows, "notes": list(estimates.notes)}
+        body = {
+            "confidence": confidence, "estimates": estimates.to_frame().to_dict("records"),
+            "notes": list(estimates.notes),
+        }  # fmt: skip
         click.echo(json.dumps(finite(body), indent=2, ensure_ascii=False))
     else:
         for line in str(estimates).splitlines():

@@ -13,7 +13,6 @@ from joblib import effective_n_jobs
 
 from evenout.cli.inputs import SavedModel, check_out, is_folder, require_outside, row_ids
 from evenout.cli.messages import Announce, one_line, progress
-from evenout.core.types import IntArray
 from evenout.out_of_core.parquet import count_unknown, encoded, open_folder
 from evenout.reasons import Explanation, explain, explain_partitions, reason_columns
 from evenout.storage.output import atomic_file, atomic_folder, write_table
@@ -49,8 +48,8 @@ def score_data(
         result |= {"model": {"sha256": sha256(model)}, "out": str(out)}
         click.echo(json.dumps(result, indent=2, ensure_ascii=False))
     elif not quiet:
-        share = result["flagged"] / result["rows"]
-        click.echo(one_line(f"{result['rows']:,} rows, {result['flagged']:,} flagged ({share:.1%}): {out}"))
+        rows, flagged = result["rows"], result["flagged"]
+        click.echo(one_line(f"{rows:,} rows, {flagged:,} flagged ({flagged / rows:.1%}): {out}"))
 
 
 def _score_file(
@@ -67,14 +66,13 @@ def _score_file(
     result = pd.DataFrame({"id": ids, "fair_score": scores, "flagged": flagged})
     if reasons is not None:
         step("Finding reasons")
-        why = reason_columns(
-            model, rows, reasons, table=table, frame=None if table is None else frame,
-            sensitive_features=saved.groups(frame), everybody=everybody,
-        )  # fmt: skip
-        result = pd.concat([result, why], axis=1)
+        shown = {"table": table, "frame": None if table is None else frame, "sensitive_features": saved.groups(frame)}
+        result = pd.concat([result, reason_columns(model, rows, reasons, **shown, everybody=everybody)], axis=1)
     write_table(result, target)
-    counts = {name: sum(values.values()) for name, values in unknown.items()}
-    return {"rows": len(frame), "flagged": int(flagged.sum()), "threshold": threshold, "unknown_values": counts}
+    return {
+        "rows": len(frame), "flagged": int(flagged.sum()), "threshold": threshold,
+        "unknown_values": {name: sum(values.values()) for name, values in unknown.items()},
+    }  # fmt: skip
 
 
 def _score_folder(
@@ -119,14 +117,14 @@ def explain_people(
             sensitive_features=saved.groups(chosen), baseline=baseline,
         )  # fmt: skip
     if as_json:
-        entries = [_entry(explanation, row) for row in range(len(explanation))]
-        click.echo(json.dumps({"baseline": baseline, "rows": entries}, indent=2, ensure_ascii=False))
+        body = {"baseline": baseline, "rows": [_entry(explanation, row) for row in range(len(explanation))]}
+        click.echo(json.dumps(body, indent=2, ensure_ascii=False))
     elif not quiet:
         for line in [line for row in range(len(explanation)) for line in explanation.lines(row)]:
             click.echo(line[: len(line) - len(line.lstrip())] + one_line(line))
 
 
-def _rows_of(people: Sequence[str], frame: pd.DataFrame, id_column: str | None, file: Path) -> IntArray:
+def _rows_of(people: Sequence[str], frame: pd.DataFrame, id_column: str | None, file: Path) -> list[int]:
     """Numbers of the rows with these ids."""
     known = np.arange(1, len(frame) + 1).astype(str) if id_column is None else frame[id_column].astype(str).to_numpy()
     rows = []
@@ -138,8 +136,8 @@ def _rows_of(people: Sequence[str], frame: pd.DataFrame, id_column: str | None, 
             raise ValueError(f"{file}: --person {person} is unknown; {where}")
         if len(matches) > 1:
             raise ValueError(f"{file}: --person {person} stands in {len(matches)} rows; --id must tell rows apart")
-        rows.append(matches[0])
-    return np.array(rows, dtype=np.intp)
+        rows.append(int(matches[0]))
+    return rows
 
 
 def _entry(explanation: Explanation, row: int) -> dict[str, Any]:

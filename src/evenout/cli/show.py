@@ -138,8 +138,9 @@ def _plain_settings(model: Any) -> dict[str, Any]:
     """The parameters of an estimator; those of an object in it as a dict."""
     settings = model.get_params(deep=False)
     if isinstance(settings.get("fairness"), dict):  # a notion may be an object
-        weights = settings["fairness"].items()
-        settings["fairness"] = {each if isinstance(each, str) else repr(each): weight for each, weight in weights}
+        settings["fairness"] = {
+            each if isinstance(each, str) else repr(each): weight for each, weight in settings["fairness"].items()
+        }
     return {name: _plain_settings(value) if hasattr(value, "get_params") else value for name, value in settings.items()}
 
 
@@ -213,8 +214,7 @@ def next_sentence(figures: Figures, settings: Mapping[str, Any], *, known: bool)
 def show_repair(summary: dict[str, Any], out: str, files: list[str]) -> None:
     """Show flag rates before and after a repair, what is gone of the gap, and the price."""
     low, high = summary["flag_rate_ratio_interval"]
-    ratio = _row("Lowest / highest flag rate", summary["flag_rate_ratio"])
-    rows = [*_flag_rows(summary["groups"], summary["flag_rates"]), ratio]
+    rows = _flag_rows(summary["groups"], summary["flag_rates"])
     if len(summary["groups"]) < 2:
         sentences = [NOBODY]
     elif summary["outcome"] is None and not summary["gap_detected"] and not summary["strength"]:
@@ -232,6 +232,7 @@ def show_repair(summary: dict[str, Any], out: str, files: list[str]) -> None:
         ends = "" if math.isnan(low) else f"; 95% interval of lowest / highest: {low:.2f} to {high:.2f}"
         sentences = [summary["outcome"]["words"], f"Flag rates are those of rows that the repair has not seen{ends}."]
     price = f"Price: {_replaced(summary)}, rank correlation with the score {summary['rank_correlation']:.2f}."
+    rows.append(_row("Lowest / highest flag rate", summary["flag_rate_ratio"]))
     _show(summary, rows, [*sentences, resemblance_words(summary["resemblance"]), price], out, files)
 
 

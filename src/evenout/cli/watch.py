@@ -91,9 +91,8 @@ def _batches(files: Sequence[Path], state: Path) -> list[Path]:
     """The files, with those of folders, sorted by name; two of one name are refused."""
     every: list[Path] = []
     for file in files:
-        inside = file.iterdir() if file.is_dir() else ()
-        tables = [each for each in inside if each.name.lower().endswith(SUFFIXES) and each != state]
-        every += [each for each in tables if not each.name.startswith(".")] if file.is_dir() else [file]
+        inside = [each for each in file.iterdir() if each.name[0] != "." and each != state] if file.is_dir() else []
+        every += [each for each in inside if each.name.lower().endswith(SUFFIXES)] if file.is_dir() else [file]
     batches: dict[str, Path] = {}
     for file in sorted(every, key=lambda each: each.name):
         first = batches.setdefault(file.name, file)

@@ -235,9 +235,9 @@ def _rows(name: str, found: Finds, confidence: float, p: dict[str, float]) -> li
     possible = float(np.clip(missed, 0.0, found.missed.most))  # an unbiased count may be beyond it; NaN stays
     clear = found.n_rows - n_looks - possible  # inliers among all others
     clear_ends = found.n_rows - n_looks - missed_ends[1], found.n_rows - n_looks - missed_ends[0]
+    low, high = (_share(end, n_looks - end) for end in listed_ends)
     return [
-        Row("precision", name, _share(listed, alarms), *(_share(end, n_looks - end) for end in listed_ends),
-            p=p.get("precision", np.nan)),
+        Row("precision", name, _share(listed, alarms), low, high, p.get("precision", np.nan)),
         Row("recall", name, _share(listed, possible), *_share_ends(listed, listed_ends, possible, missed_ends),
             p.get("recall", np.nan)),
         Row("missed", name, missed, *missed_ends),

@@ -69,8 +69,9 @@ def collect(
     # 0, even steps on a log scale, and the model's own alpha
     alphas = np.unique(np.concatenate([[0.0], model.path_.grid(_GRID), [result.choice.alpha]]))
     before = result.scores.base(S)
-    scores = before, result.mixture.apply(S, before)
-    fitted = Fitted(model, X, sensitive_features, given, table, used, scores, people, reasons)
+    fitted = Fitted(
+        model, X, sensitive_features, given, table, used, (before, result.mixture.apply(S, before)), people, reasons
+    )
     base, steps, listed = _measure(fitted, S, alphas, outlier)
     return ReportData(
         title=shortened(title or origin.get("source") or "Fairness report"),
@@ -124,8 +125,9 @@ def _measure(
     """The base ensemble, every step, and the people who move."""
     path, people, base = fitted.model.path_, fitted.people, fitted.scores[0]
     k, resemblance = fitted.model._result.scores.n_detectors, fitted.model._result.scores.resemblance
-    base_biases = path.target_bias("unseen"), *path.target_interval(), path.target_bias("training")
-    base_score, flagged = people.measured(base, outlier, base_biases)
+    base_score, flagged = people.measured(
+        base, outlier, (path.target_bias("unseen"), *path.target_interval(), path.target_bias("training"))
+    )
     biases = zip(path.bias(alphas, "unseen"), *path.interval(alphas), path.bias(alphas, "training"), strict=True)
     scores, crossings, taken = [], [], []
     for alpha, bias in zip(alphas, biases, strict=True):
@@ -190,13 +192,17 @@ def render(data: ReportData) -> str:
     scripts = "\n".join(static("evenout.report", name) for name in _SCRIPTS)
     script = f'(() => {{\n"use strict";\n{scripts}}})();'
     steps = [words.step_words(data, place) for place in range(len(data.steps))]
-    page = template("evenout.report", "report.html.j2", at=_at, percent=percent, people=words.people, number=number)
-    load = page.environment.from_string
+    page = template(
+        "evenout.report", "report.html.j2", percent=percent, people=words.people, number=number,
+        at=lambda tree, path: reduce(  # tree["rates"][0] for "rates.0"
+            lambda node, key: node[int(key)] if isinstance(node, list) else node[key], path.split("."), tree
+        ),
+    )  # fmt: skip
     return page.render(
         data=data,
         sections=[
             [
-                (each.name, load(each.template) if each.template else f"{each.name}.html.j2")
+                (each.name, page.environment.from_string(each.template) if each.template else f"{each.name}.html.j2")
                 for each in row
                 if each.collect is None or data.parts.get(each.name)
             ]
@@ -239,11 +245,6 @@ def _rounded(value: Any) -> Any:
     return [_rounded(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-def _at(tree: Any, path: str) -> Any:
-    """``tree["rates"][0]`` for ``"rates.0"``."""
-    return reduce(lambda node, key: node[int(key)] if isinstance(node, list) else node[key], path.split("."), tree)
-
-
 @lru_cache(maxsize=1)
 def _plotting_library() -> str:
     """Vega, Vega-Lite and Vega-Embed as one script, which puts ``vegaEmbed`` into the page."""
@@ -252,23 +253,11 @@ def _plotting_library() -> str:
 
 @without_old_names
 def write_report(
-    model: FairOutlierEnsemble,
-    path: str | os.PathLike[str],
-    *,
-    X: Any,
-    sensitive_features: Any,
-    labels: Any = None,
-    ids: Any = None,
-    given: Any = None,
-    title: str | None = None,
-    source: str | None = None,
-    input_sha256: str | None = None,
-    model_sha256: str | None = None,
-    show_small_cells: bool = False,
-    reasons: int = 0,
-    table: TableEncoder | None = None,
-    date: datetime | None = None,
-) -> Path:
+    model: FairOutlierEnsemble, path: str | os.PathLike[str], *, X: Any, sensitive_features: Any, labels: Any = None,
+    ids: Any = None, given: Any = None, title: str | None = None, source: str | None = None,
+    input_sha256: str | None = None, model_sha256: str | None = None, show_small_cells: bool = False,
+    reasons: int = 0, table: TableEncoder | None = None, date: datetime | None = None,
+) -> Path:  # fmt: skip
     """Write the report of a fitted model: one HTML page that opens anywhere, without a network.
 
     Parameters

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -46,6 +45,10 @@ class People:
         Share of the rows that is flagged, or how many of them.
     smallest : int
         Cells with fewer people are not shown.
+    shown : array of shape (C,)
+        Whether a cell is large enough for its mean to be shown.
+    guarded : pair of arrays of shape (C,)
+        The lowest and the highest size of each cell that may be given away.
     """
 
     ids: AnyArray
@@ -56,6 +59,8 @@ class People:
     listed: IntArray
     contamination: float
     smallest: int
+    shown: BoolArray
+    guarded: tuple[IntArray, IntArray]
 
     @classmethod
     def of(cls, ids: Any, groups: Codes, known: BoolArray, *, contamination: float, smallest: int) -> "People":
@@ -69,24 +74,18 @@ class People:
                 codes[rows], names = len(names), (*names, name)
         sizes = np.bincount(codes, minlength=len(names))
         listed = np.sort(np.argsort(-sizes, kind="stable")[:_LISTED_GROUPS])
-        return cls(values, codes, names, sizes, len(groups.labels), listed, contamination, smallest)
+        return cls(
+            values, codes, names, sizes, len(groups.labels), listed, contamination, smallest, sizes >= max(smallest, 1),
+            guard_counts(sizes, np.full(len(sizes), sizes.sum()), smallest),
+        )  # fmt: skip
 
     def name(self, row: int) -> tuple[str, str | None]:
         """Id of a row, and its group where small cells may be shown: both together are the most telling cell of all."""
         return shortened(self.ids[row]), None if self.smallest else shortened(self.names[self.codes[row]])
 
-    @cached_property
-    def shown(self) -> BoolArray:
-        """Whether a cell is large enough for its mean to be shown, shape (C,)."""
-        return self.sizes >= max(self.smallest, 1)
-
-    @cached_property
-    def _guarded_sizes(self) -> tuple[IntArray, IntArray]:
-        return guard_counts(self.sizes, np.full(len(self.sizes), self.sizes.sum()), self.smallest)
-
     def groups(self) -> tuple[Group, ...]:
         """Names and guarded sizes of the listed cells."""
-        return tuple(map(Group, [shortened(self.names[g]) for g in self.listed], self._ranges(*self._guarded_sizes)))
+        return tuple(map(Group, [shortened(self.names[g]) for g in self.listed], self._ranges(*self.guarded)))
 
     def flagged(self, scores: FloatArray) -> BoolArray:
         """Whether each person is flagged by a score, shape (n,)."""
@@ -111,7 +110,7 @@ class People:
         """
         flagged, (bias, lower, upper, training_bias) = self.flagged(scores), map(float, biases)
         groups, shown, deviation = slice(0, self.n_groups), self.shown[: self.n_groups], scores.std()
-        counts, (least, largest) = np.bincount(self.codes[flagged], minlength=len(self.sizes)), self._guarded_sizes
+        counts, (least, largest) = np.bincount(self.codes[flagged], minlength=len(self.sizes)), self.guarded
         fewest, most = guard_counts(counts, self.sizes - counts, self.smallest)
         low, high = fewest / np.maximum(largest, 1), np.minimum(most / np.maximum(least, 1), 1.0)
         exact = self.n_groups >= 2 and not (fewest < most)[groups].any()

@@ -23,20 +23,17 @@ _TEXT = 400  # characters of a reason
 class GapFeatures:
     """The two groups that lie furthest apart before fairness, and their gap in ``rows`` of their people, by feature.
 
-    ``features`` are names, whether each tells the group, and its share of the gap before and after fairness.
+    ``features`` are names, whether each tells the group, and its share of the gap before and after fairness;
+    ``widest`` is the largest share.
     """
 
     high: str
     low: str
     rows: int
     features: tuple[tuple[str, bool, float, float], ...]
+    widest: float
     base: float
     fair: float
-
-    @property
-    def widest(self) -> float:
-        """The largest share, for the bars."""
-        return max((abs(share) for *_, base, fair in self.features for share in (base, fair)), default=0.0) or 1.0
 
 
 @dataclass(frozen=True)
@@ -56,13 +53,13 @@ def gap_features(fitted: Fitted) -> GapFeatures | None:
 
     Parts beside the typical row of all add up to scores, so their means in two groups add up to the gap of these.
     """
-    people, base = fitted.people, fitted.scores[0]
+    people = fitted.people
     shown = np.flatnonzero(people.sizes[: people.n_groups] >= max(people.smallest, 2))
     if len(shown) < 2 or fitted.model._result.background is None:
         return None
-    means = people.means(base)[shown]
+    means = people.means(fitted.scores[0])[shown]
     ends = shown[[means.argmax(), means.argmin()]]
-    members = [np.flatnonzero(people.codes == group) for group in ends]
+    members = (np.flatnonzero(people.codes == group) for group in ends)
     rows = [each[np.linspace(0, len(each) - 1, min(_ROWS, len(each))).round().astype(np.intp)] for each in members]
     explanation = _explained(fitted, np.concatenate(rows), 1, baseline="typical")
     parts, first = explanation.parts.parts, len(rows[0])
@@ -74,7 +71,8 @@ def gap_features(fitted: Fitted) -> GapFeatures | None:
     if len(others):
         features.append((f"{len(others)} others", False, *gaps[others].sum(axis=0).tolist()))
     high, low = (shortened(people.names[group]) for group in ends)
-    return GapFeatures(high, low, len(parts), tuple(features), *gaps.sum(axis=0).tolist())
+    widest = max((abs(share) for *_, base, fair in features for share in (base, fair)), default=0.0) or 1.0
+    return GapFeatures(high, low, len(parts), tuple(features), widest, *gaps.sum(axis=0).tolist())
 
 
 def reasoned_people(fitted: Fitted) -> dict[str, tuple[Reasoned, ...]] | None:
@@ -99,8 +97,7 @@ def reasoned_people(fitted: Fitted) -> dict[str, tuple[Reasoned, ...]] | None:
     both = zip(*(ranks_of(score, every).tolist() for score in scores), strict=True)
     for place, (rank_before, rank_now) in enumerate(both):
         texts = explanation.texts(place)[: explanation.n_given(place)]
-        reasons = tuple(short_name(text, _TEXT) for text in texts)
-        moved = explanation.move_words(place)
+        reasons, moved = tuple(short_name(text, _TEXT) for text in texts), explanation.move_words(place)
         told.append(Reasoned(*people.name(every[place]), rank_before, rank_now, reasons, moved))
     remaining = iter(told)
     return {which: tuple(islice(remaining, len(rows))) for which, rows in chosen.items()}
@@ -108,7 +105,6 @@ def reasoned_people(fitted: Fitted) -> dict[str, tuple[Reasoned, ...]] | None:
 
 def _explained(fitted: Fitted, places: IntArray, n_reasons: int, **settings: Any) -> Explanation:
     """Explain some rows."""
-    X, used = fitted.X, fitted.used
+    X, used = fitted.X, None if fitted.used is None else fitted.used[places]
     some = X.iloc[places] if hasattr(X, "iloc") else np.asarray(X)[places]
-    beside: dict[str, Any] = {"table": fitted.table, "sensitive_features": None if used is None else used[places]}
-    return explain_rows(fitted.model, some, n_reasons, **beside, **settings)
+    return explain_rows(fitted.model, some, n_reasons, table=fitted.table, sensitive_features=used, **settings)

@@ -61,6 +61,7 @@ def headline(data: ReportData) -> Headline:
 def step_words(data: ReportData, place: int) -> dict[str, Any]:
     """Every text of the page that changes with the slider."""
     step = data.steps[place]
+    least, most = step.kept  # of the flagged list
     return {
         **score_words(data, step.score),
         "alpha": scientific(step.alpha),
@@ -75,7 +76,7 @@ def step_words(data: ReportData, place: int) -> dict[str, Any]:
         "leave": people(step.moves.leave, data.smallest_cell),
         "against": _against(step),
         "weights": [number(weight) for weight in step.weights],
-        "kept": _kept(step.kept),
+        "kept": f"at least {100 * least:.1f}%" if least < most and most >= 1 else rate_text(step.kept),
         "prices": [number(price) for price in step.prices],
         "taken": [number(mean) for mean in step.taken],
     }
@@ -121,16 +122,14 @@ def people(count: Range, smallest: int, *, hidden: bool = False) -> str:
 
 def rate_text(rate: Range) -> str:
     """A share in per cent, or what may be said of it."""
-    return _range_text(rate, "{:.1%}", at_least=False)
+    return ratio_text(rate, "{:.1%}", at_least=False)
 
 
-def ratio_text(ratio: Range) -> str:
-    """Lowest over highest rate, or what may be said of it."""
-    return _range_text(ratio, "{:.2f}", at_least=True)
+def ratio_text(ends: Range, style: str = "{:.2f}", *, at_least: bool = True) -> str:
+    """Lowest over highest rate, or what may be said of it: one value where both ends read alike, else bounds.
 
-
-def _range_text(ends: Range, style: str, *, at_least: bool) -> str:
-    """One value where both ends read alike, else a bound or both ends; ``at_least``: lower bounds are shown."""
+    ``at_least``: whether a lower bound alone is shown.
+    """
     low, high = map(style.format, ends)
     if low == high:
         return low
@@ -160,8 +159,8 @@ def _summary(data: ReportData, place: int) -> str:
     ]
     if data.labels == "shown":
         parts.append(f"AUC: {number(step.score.auc)}; before: {number(base.auc)}.")
-    moves = [people(count, data.smallest_cell) for count in (step.moves.enter, step.moves.leave)]
-    parts.append(f"Entering the flagged list: {moves[0]}; leaving it: {moves[1]}.")
+    enter, leave = (people(count, data.smallest_cell) for count in (step.moves.enter, step.moves.leave))
+    parts.append(f"Entering the flagged list: {enter}; leaving it: {leave}.")
     if step.prices:
         each = zip(data.groups, step.taken, strict=True)
         taken = ", ".join(f"{group.name} {number(mean)}" for group, mean in each if mean is not None)
@@ -181,11 +180,6 @@ def _removed(data: ReportData, step: Step) -> str:
 
 def _interval(ends: tuple[float, float]) -> str:
     return " to ".join(map(number, ends))
-
-
-def _kept(share: Range) -> str:
-    """A share of the flagged list, or what may be said of it."""
-    return f"at least {100 * share[0]:.1f}%" if share[0] < share[1] and share[1] >= 1 else rate_text(share)
 
 
 def _against(step: Step) -> str:

@@ -44,38 +44,26 @@ class PaperSetting:
         AUC at the end of the weighted curve less that at alpha = 0, and the largest rise from one point to a later one.
     auc_change, auc_change_halfway, auc_rise : float
         Their medians, and the change where the weighted curve has lost half of f2.
-    correlation : float
-        Spearman's, of f2 and AUC along the weighted curve; 0 if one of them is constant.
-    auc_falls : bool
-        Whether AUC falls with the bias: it is lower at the end of the curve, and rises with f2 along it.
-    cof : dict of arrays of shape (R, m)
-        The paper's cost of fairness at the random alphas, by framework; NaN where AUC has not moved.
-    median_cof, median_size : dict of float
-        Median of cof, and of its absolute value, over alphas and repeats, by framework.
+    correlation, auc_falls : float, bool
+        Spearman's, of f2 and AUC along the weighted curve, 0 if one is constant; and whether AUC falls with the bias:
+        it is lower at the end of the curve, and rises with f2 along it.
+    cof, median_cof, median_size : dict of arrays of shape (R, m), dicts of float
+        The paper's cost of fairness at the random alphas, by framework, NaN where AUC has not moved; its median over
+        alphas and repeats, and that of its absolute value.
     lower_cof : int
         Repeats in which the weighted median cof is the lower one.
-    gains : array of shape (R,)
-        AUC of the weighted less the unweighted framework by `equal_bias_gain`.
-    gain : float
-        Their median; NaN unless most repeats can be compared.
-    scale_free_left : float
-        Share of the scale-free bias that is left at the end of the weighted curve.
-    negative_weights : array of shape (2,)
-        Number of negative weights at alpha = 0, and at the end of the weighted curve.
+    gains, gain : array of shape (R,), float
+        AUC of the weighted less the unweighted framework by `equal_bias_gain`; the median, NaN unless most compare.
+    scale_free_left, negative_weights : float, array of shape (2,)
+        Share of the scale-free bias left at the end of the weighted curve; negative weights at alpha = 0 and there.
     alpha_ratio : float
         The weighted over the unweighted alpha at the end of the curve, where the same share of f2 is gone.
     """
 
     def __init__(
-        self,
-        dataset: str,
-        base: str,
-        fairness: str,
-        curves: dict[str, dict[str, FloatArray]],
-        draws: dict[str, dict[str, FloatArray]],
-        target_auc: FloatArray,
-        average_auc: FloatArray,
-    ) -> None:
+        self, dataset: str, base: str, fairness: str, curves: dict[str, dict[str, FloatArray]],
+        draws: dict[str, dict[str, FloatArray]], target_auc: FloatArray, average_auc: FloatArray,
+    ) -> None:  # fmt: skip
         self.dataset, self.base, self.fairness, self.curves = dataset, base, fairness, curves
         self.target_auc, self.average_auc = target_auc, average_auc
         weighted, unweighted = curves["weighted"], curves["unweighted"]
@@ -244,11 +232,6 @@ def _left(held: Sequence[PaperSetting], against: Sequence[PaperSetting]) -> str:
     return f"Left: {np.median(left):.1%} in the median setting, {left.min():.1%} to {left.max():.1%}."
 
 
-def _negative(held: Sequence[PaperSetting], against: Sequence[PaperSetting]) -> str:
-    first, last = np.median([s.negative_weights for s in (*held, *against)], axis=0)
-    return f"Below 0: {first:g} of 18 weights at alpha = 0, {last:g} at the largest alpha, in the median setting."
-
-
 def judge(points: pd.DataFrame) -> list[Claim]:
     """Judge every claim that the points speak to; claims about data sets that were not run are left out."""
     settings, aucs = read_settings(points), breast_cancer_aucs(points)
@@ -370,7 +353,9 @@ def judge(points: pd.DataFrame) -> list[Claim]:
             "No detector counts backwards: every weight is 0 or more.",
             "No weight is below 0 at alpha = 0, nor at the largest alpha, in the median repeat.",
             lambda s: max(s.negative_weights) == 0,
-            details=_negative,
+            details=lambda held, against: (
+                "Below 0: {:g} of 18 weights at alpha = 0, {:g} at the largest alpha, in the median setting."
+            ).format(*np.median([s.negative_weights for s in (*held, *against)], axis=0)),
         ),
     ]  # fmt: skip
     return [each for each in claims if each.tested]

@@ -191,11 +191,8 @@ def weighted_aucs(S: FloatArray, W: FloatArray, outlier: BoolArray, *, n_threads
     """
     # Equal rows must tie exactly. A product of matrices may round by position, so each distinct row is taken once.
     distinct, place = np.unique(S, axis=0, return_inverse=True)
-
-    def work(block: slice) -> FloatArray:
-        return roc_auc(outlier, (distinct @ W[block].T)[place.ravel()])
-
-    return np.concatenate(map_blocks(work, len(W), _BLOCK, n_threads))
+    aucs = map_blocks(lambda block: roc_auc(outlier, (distinct @ W[block].T)[place.ravel()]), len(W), _BLOCK, n_threads)
+    return np.concatenate(aucs)
 
 
 SEARCHES = ("kd_tree", "ball_tree", "brute")

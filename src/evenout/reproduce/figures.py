@@ -204,8 +204,7 @@ def _shrinkage(figure: "Figure", axes: list["Axes"], panels: Panels) -> None:
             ax.plot(gone, left, color=COLOURS[setting.base], linewidth=1.1, alpha=0.8)
         for axis in (ax.xaxis, ax.yaxis):
             axis.set_major_formatter(lambda share, _: f"{share:.0%}")
-    axes[0].set_ylim(bottom=-0.04)
-    axes[0].set_ylabel("Scale-free bias left")
+    axes[0].set(ylim=(-0.04, None), ylabel="Scale-free bias left")
     figure.supxlabel("Raw bias f2 removed", fontsize=8.5)
     _legend(figure, 2)
 

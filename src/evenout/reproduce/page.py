@@ -39,12 +39,6 @@ def render(
 ) -> str:  # fmt: skip
     """Render the page as HTML; ``folder`` holds the SVG files to put into it."""
     settings = read_settings(points)
-    filters: dict[str, Callable[..., str]] = {
-        "signed": lambda value, digits=3: ("" if value < 0 else "+") + _number(value, digits),
-        "number": _number,
-        "percent": lambda share, digits=0: f"{share:.{digits}%}",
-        "significant": lambda value: _number(value, "#.3g").rstrip("."),
-    }
     names = list(dict.fromkeys(points["dataset"]))
     targets = points[(points["kind"] == "target") & (points["fairness"] == "group")]
     medians = targets.groupby(["dataset", "base"], sort=False)["auc"].median()  # over the repeats
@@ -63,7 +57,12 @@ def render(
         "tested": len(settings),
         "incomparable": sum(not np.isfinite(s.gain) for s in settings),
     }
-    return template("evenout.reproduce", "index.html.j2", **filters).render(
+    page = template(
+        "evenout.reproduce", "index.html.j2", number=_number, percent=lambda share, digits=0: f"{share:.{digits}%}",
+        signed=lambda value, digits=3: ("" if value < 0 else "+") + _number(value, digits),
+        significant=lambda value: _number(value, "#.3g").rstrip("."),
+    )  # fmt: skip
+    return page.render(
         version=__version__,
         seed=seed,
         n_repeats=points["repeat"].nunique(),
@@ -160,15 +159,9 @@ class Results:
 
 
 def reproduce(
-    out: Path,
-    *,
-    datasets: Sequence[str] | None = None,
-    repeats: int = 5,
-    seed: int = 0,
-    quick: bool = False,
-    n_threads: int = 1,
-    progress: Progress = lambda *_: None,
-) -> Results:
+    out: Path, *, datasets: Sequence[str] | None = None, repeats: int = 5, seed: int = 0, quick: bool = False,
+    n_threads: int = 1, progress: Progress = lambda *_: None,
+) -> Results:  # fmt: skip
     """Rerun the paper's experiments and write points, figures, verdicts and a page into ``out``.
 
     Parameters
