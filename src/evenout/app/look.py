@@ -32,6 +32,7 @@ _SHOWN_TEXT = 40  # characters of a cell
 _GROUPS = 20  # values that a protected column may have to be looked for in others
 _PROTECTED = 10  # columns that are looked for in others
 
+_CREDIT = ("education", "age", "sex", "marriage")  # protected columns of that data set
 _GROUP_NAME = re.compile(
     r"(?i)(.*[ _.-])?(sex|gender|race|ethnic\w*|nationality|religion|disab\w+|marital\w*|marriage|origin|group)"
     r"([ _.-].*)?"
@@ -52,8 +53,7 @@ def look(file: Path, out: Path, bundled: str) -> None:
             from evenout.datasets import load_dataset
 
             step(f"Unpacking {bundled}")
-            protected = ["education", "age", "sex", "marriage"] if bundled == "credit" else None
-            known = load_dataset(bundled, sensitive=protected)
+            known = load_dataset(bundled, sensitive=_CREDIT if bundled == "credit" else None)
             # a file with everything in it: features, protected columns and the known outcome
             pd.concat([known.X, pd.DataFrame(known.sensitive), known.y], axis=1).to_csv(file, index=False)
         step(f"Reading {file}")

@@ -420,8 +420,10 @@ def _application(pages: Pages, token: str, host: str, given: BroughtTable | None
         lost = error.detail in ("Not Found", "Method Not Allowed")
         return pages.refused(error.status_code, "There is nothing here; go back to the start" if lost else error.detail)
 
-    handlers: Any = {HTTPException: refused, Exception: refused}
-    inner = Starlette(routes=[Mount(pages.root, routes=pages.routes())], exception_handlers=handlers, lifespan=lifespan)
+    inner = Starlette(
+        routes=[Mount(pages.root, routes=pages.routes())], lifespan=lifespan,
+        exception_handlers={HTTPException: refused, Exception: refused},
+    )  # fmt: skip
     return Guard(inner, token=token, host=host, most_bytes=pages.most_bytes, refuse=pages.refused)
 
 

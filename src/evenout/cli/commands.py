@@ -126,8 +126,7 @@ Examples:
     help="Known outliers (1) and inliers (0): for evaluation, for notions of fairness that need them, or with --learn.",
 )  # fmt: skip
 @columns_option(
-    "--given",
-    help="What may justify a difference: compare rows that are alike in these columns. They stay features.",
+    "--given", help="What may justify a difference: compare rows that are alike in these columns. They stay features."
 )
 @click.option(
     "--clusters", metavar="COL", help="Rows of one value here belong together, such as several of one person."
@@ -363,10 +362,7 @@ Examples:
     "--reference", multiple=True, metavar="GROUP",
     help="Tables: compare with this group, one of an attribute. Repeatable.  [default: the best off]",
 )  # fmt: skip
-@click.option(
-    "--page", type=A_PATH, metavar="FILE.html",
-    help="Write one page to hand over, with the tables of --as.",
-)  # fmt: skip
+@click.option("--page", type=A_PATH, metavar="FILE.html", help="Write one page to hand over, with the tables of --as.")
 @click.option("--out", type=A_PATH, metavar="FILE.csv", help="Write every measure, or the tables, to this file.")
 @finding_options
 def audit(**options: Any) -> None:
@@ -441,9 +437,8 @@ Exit status: 0 no alarm, 3 alarm, 2 wrong input (one line says what), 1 interrup
 )  # fmt: skip
 @estimator_options("contamination", "unknown")
 @click.option(
-    "--merge", type=A_PATH, multiple=True, metavar="FILE",
-    help="State of another machine to take in; repeatable.",
-)  # fmt: skip
+    "--merge", type=A_PATH, multiple=True, metavar="FILE", help="State of another machine to take in; repeatable."
+)
 @click.option("--out", type=A_PATH, metavar="FILE.csv", help="Write the history, one row per batch and group.")
 @finding_options
 def watch(**options: Any) -> None:
@@ -595,9 +590,8 @@ Examples:
 )
 @click.option("--datasets", metavar="NAMES", help="Names of the paper's data sets, with commas.  [default: all eight]")
 @click.option(
-    "--out", type=A_PATH, default=Path("results"), show_default=True, metavar="FOLDER",
-    help="Folder for the results.",
-)  # fmt: skip
+    "--out", type=A_PATH, default=Path("results"), show_default=True, metavar="FOLDER", help="Folder for the results."
+)
 @click.option(
     "--repeats", type=click.IntRange(1, 1000), default=5, show_default=True, metavar="NUMBER",
     help="Draws of forest, groups and alphas.",

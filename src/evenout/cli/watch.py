@@ -64,8 +64,8 @@ def _continued(state: Path, options: dict[str, Any]) -> FairnessMonitor:
 def _begun(batches: list[Path], state: Path, step: Announce, options: dict[str, Any]) -> FairnessMonitor:
     """Begin a watch; without a model or a start it takes the first of the batches from their list."""
     given = {name: options[name] for name in _SETTINGS if options[name] is not None}
-    rules = options["groups"].but(min_size=FEWEST)
     columns = {name: options[name] for name in _COLUMNS if options[name]}
+    rules = options["groups"].but(min_size=FEWEST)
     if options["model"] is not None:
         promised = [name for name in ("tolerance", "flag_rate_ratio") if name in given]
         if promised or options["start"] is not None:
@@ -91,8 +91,9 @@ def _batches(files: Sequence[Path], state: Path) -> list[Path]:
     """The files, with those of folders, sorted by name; two of one name are refused."""
     every: list[Path] = []
     for file in files:
-        inside = [each for each in file.iterdir() if each.name[0] != "." and each != state] if file.is_dir() else []
-        every += [each for each in inside if each.name.lower().endswith(SUFFIXES)] if file.is_dir() else [file]
+        inside = file.iterdir() if file.is_dir() else ()
+        tables = [each for each in inside if each.name.lower().endswith(SUFFIXES) and each != state]
+        every += [each for each in tables if not each.name.startswith(".")] if file.is_dir() else [file]
     batches: dict[str, Path] = {}
     for file in sorted(every, key=lambda each: each.name):
         first = batches.setdefault(file.name, file)

@@ -106,7 +106,7 @@ def _audits(model: FairOutlierEnsemble, scores: FloatArray, sensitive: Any, give
 
 def _curves(before: Mapping[str, AuditResult], after: Mapping[str, AuditResult]) -> tuple[CurvePair, ...]:
     """The curves of all audits, each number once."""
-    pairs = {
+    pairs = {  # a number may be in several audits
         old.name: CurvePair(
             shortened(old.name),
             tuple(old.at.tolist()),

@@ -73,10 +73,10 @@ class People:
             if rows.any():
                 codes[rows], names = len(names), (*names, name)
         sizes = np.bincount(codes, minlength=len(names))
-        listed = np.sort(np.argsort(-sizes, kind="stable")[:_LISTED_GROUPS])
         return cls(
-            values, codes, names, sizes, len(groups.labels), listed, contamination, smallest, sizes >= max(smallest, 1),
-            guard_counts(sizes, np.full(len(sizes), sizes.sum()), smallest),
+            values, codes, names, sizes, len(groups.labels),
+            np.sort(np.argsort(-sizes, kind="stable")[:_LISTED_GROUPS]), contamination, smallest,
+            sizes >= max(smallest, 1), guard_counts(sizes, np.full(len(sizes), sizes.sum()), smallest),
         )  # fmt: skip
 
     def name(self, row: int) -> tuple[str, str | None]:

@@ -125,10 +125,16 @@ def _row(
     """A row of panels under one legend, by default with room for its lines; ``shared`` axes as in ``subplots``."""
 
     def draw(figure: "Figure") -> None:
+        from matplotlib.ticker import MaxNLocator
+
         axes = list(figure.subplots(1, len(panels), squeeze=False, **shared)[0])
         for ax, title in zip(axes, panels, strict=True):
             ax.set_title(title, pad=7)
-            _tidy(ax)
+            # At most four ticks; below, where labels lie side by side, there is room for fewer of them.
+            ax.xaxis.set_major_locator(MaxNLocator(nbins=3, steps=[1, 1.5, 2, 3, 5, 10], min_n_ticks=2))
+            ax.yaxis.set_major_locator(MaxNLocator(nbins=4, steps=[1, 2, 5, 10], min_n_ticks=3))
+            for axis in (ax.xaxis, ax.yaxis):
+                axis.set_major_formatter(lambda number, _: _plain(number))
         fill(figure, axes, panels)
 
     legend_rows = 1 if len(panels) > 2 else 5 - len(panels) * 2
@@ -228,17 +234,6 @@ def _equal_bias(figure: "Figure", axes: list["Axes"], panels: Panels) -> None:
     axes[0].set_ylim(len(names) - 0.5, -0.5)
     figure.supxlabel("AUC with beta less AUC without, at equal scale-free bias  (right: beta helps)", fontsize=8.5)
     _legend(figure, 2)
-
-
-def _tidy(ax: "Axes") -> None:
-    """Set at most four ticks on each axis, in plain numbers."""
-    from matplotlib.ticker import MaxNLocator
-
-    # Below, where labels lie side by side, there is room for fewer of them.
-    ax.xaxis.set_major_locator(MaxNLocator(nbins=3, steps=[1, 1.5, 2, 3, 5, 10], min_n_ticks=2))
-    ax.yaxis.set_major_locator(MaxNLocator(nbins=4, steps=[1, 2, 5, 10], min_n_ticks=3))
-    for axis in (ax.xaxis, ax.yaxis):
-        axis.set_major_formatter(lambda number, _: _plain(number))
 
 
 def _plain(number: float) -> str:

@@ -14,10 +14,11 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from markupsafe import Markup, escape
 from threadpoolctl import threadpool_limits
 
 from evenout import __version__
@@ -28,9 +29,6 @@ from evenout.reproduce import experiment, figures
 from evenout.reproduce.claims import LEAST_COMMON, NOTABLE, PAPER_AUC, Claim, breast_cancer_aucs, judge, read_settings
 from evenout.reproduce.experiment import BASES, FAIRNESS, TITLES
 from evenout.storage.output import atomic_folder
-
-if TYPE_CHECKING:
-    from markupsafe import Markup
 
 
 def render(
@@ -120,10 +118,8 @@ def _dataset(name: str) -> dict[str, Any]:
     }
 
 
-def _inline(name: str, alt: str, folder: Path) -> "Markup":
+def _inline(name: str, alt: str, folder: Path) -> Markup:
     """Read an SVG file for the page: its ink follows the page's colours, and its ids are unique on the page."""
-    from markupsafe import Markup, escape
-
     svg = (folder / f"{name}.svg").read_text(encoding="utf-8")
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>| xmlns(:\w+)?=\"[^\"]*\"", "", svg, flags=re.DOTALL)
