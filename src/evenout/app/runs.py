@@ -72,12 +72,10 @@ class Run:
             name, total, done = said["stage"], said["total"], 0
             stages = max(stages, 0, *(place for place, start in enumerate(self.planned) if name.startswith(start)))
         return {
-            "state": self.state,
-            "stages": len(self.planned) if self.state == "done" else stages,
-            "name": name,
+            "state": self.state, "stages": len(self.planned) if self.state == "done" else stages, "name": name,
             "part": {"done": done, "total": total} if total else None,
             "seconds": int(self.seconds if self.ended else time.monotonic() - self.started),
-        }
+        }  # fmt: skip
 
 
 class Runs:

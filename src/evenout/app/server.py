@@ -258,10 +258,10 @@ class Pages:
         for name in (table.file, *([MODEL] if request.model else [])):
             _link(table.folder / name, folder / name)
         notes = folder.with_name(f"{folder.name}-notes")
+        name = secrets.token_hex(8)
         run = self.runs.start(["-m", "evenout", *arguments], folder, notes, request.stages())
-        result = Result(secrets.token_hex(8), table, request, run)
-        self.results[result.id] = result
-        return self._go_to(f"/r/{result.id}")
+        self.results[name] = Result(name, table, request, run)
+        return self._go_to(f"/r/{name}")
 
     def _waiting(self, step: int, title: str, run: Run, path: str, command: str = "") -> Response:
         return self.shown("running", step=step, title=title, run=run, now=run.progress(), path=path, command=command)
@@ -323,9 +323,10 @@ class Pages:
         person = str((await web.form(max_fields=2)).get("person", ""))[:1000]
         if not result.explained or not person:
             raise HTTPException(400, "There is nobody to explain")
-        model = f"{RESULTS}/{MODEL}" if MODEL in result.files() else MODEL
-        options = [f"--person={person}", *(f"--id={name}" for name in result.request.named("id"))]
-        arguments = ["-m", "evenout", "explain", model, result.request.file, *options]
+        arguments = [
+            "-m", "evenout", "explain", f"{RESULTS}/{MODEL}" if MODEL in result.files() else MODEL,
+            result.request.file, f"--person={person}", *(f"--id={name}" for name in result.request.named("id")),
+        ]  # fmt: skip
         run = self.runs.start(arguments, result.run.folder, Path(tempfile.mkdtemp(dir=self.home)) / "notes", {})
         assert run.task is not None
         await asyncio.wait([run.task])

@@ -79,9 +79,8 @@ class Request:
         way = WAYS[self.way]
         said = [self.way, *([MODEL] if "model" in way.needs else []), self.file]
         said += [word for option, names in self._options_of_columns() for word in _listed(option, names)]
-        for name, option, value in self._chosen():
-            said += [option] if name in _FLAGS else [option, value]
-        return [*said, *way.outputs]
+        chosen = ([option] if name in _FLAGS else [option, value] for name, option, value in self._chosen())
+        return [*said, *(word for words in chosen for word in words), *way.outputs]
 
     def command(self) -> str:
         """The command line as it can be typed beside the table."""

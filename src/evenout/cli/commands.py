@@ -455,7 +455,7 @@ def watch(**options: Any) -> None:
     are kept in the state.
     """
     with plain_messages():
-        from evenout.cli.watch import watch_batches
+        from evenout.cli.audit import watch_batches
 
         findings, alarm = watch_batches(**options)
     click.echo(findings)
@@ -496,7 +496,7 @@ def plan(**options: Any) -> None:
     groups, are kept beside.
     """
     with plain_messages():
-        from evenout.cli.plan import plan_looks
+        from evenout.cli.score import plan_looks
 
         plan_looks(**options)
 
@@ -536,7 +536,7 @@ def estimate(**options: Any) -> None:
     the draw, and tests that all groups are alike. Outcomes that are missing have not come back: they are not 0.
     """
     with plain_messages():
-        from evenout.cli.plan import estimate_plan
+        from evenout.cli.score import estimate_plan
 
         estimate_plan(**options)
 

@@ -104,7 +104,6 @@ def summarise_repair(
     blind, names = isinstance(model, BlindRepair), model.group_names_
     rates = np.column_stack([flag_rates(y, codes, len(names), model.contamination) for y in (base, after)])
     rates = model.flag_rates_ if blind else rates
-    ratio = rate_ratio(rates) if len(names) >= 2 else np.full(2, np.nan)
     return {
         "input": {"name": inputs.name, "sha256": inputs.sha256, "rows": len(base)},
         "repair": type(model).__name__,
@@ -125,7 +124,7 @@ def summarise_repair(
         "outcome": model.outcome_.to_dict() if blind else None,
         "request_met": bool(model.request_met_) if blind else None,
         "flag_rates": {name: BeforeAfter(*pair) for name, pair in zip(names, rates.tolist(), strict=True)},
-        "flag_rate_ratio": BeforeAfter(*ratio.tolist()),
+        "flag_rate_ratio": BeforeAfter(*(rate_ratio(rates).tolist() if len(names) >= 2 else (np.nan, np.nan))),
         "flag_rate_ratio_interval": model.flag_rate_ratio_interval_ if blind else (np.nan, np.nan),
         "resemblance": model.lambda_ if blind else {},
         "strength": None if blind else model.strength_,

@@ -269,8 +269,9 @@ def group_tests(outcomes: ListOutcomes) -> dict[str, float]:
     found = [Finds.of(outcomes, group) for group in np.eye(n_groups, dtype=bool)]
     listed = np.array([each.confirmed + each.pending.value for each in found])
     looked = np.array([each.n_looks + each.n_known for each in found], dtype=float)
-    missed, spread = np.array([(each.missed.value, each.missed.variance) for each in found]).T.copy()
-    extra = np.array([each.pending.variance for each in found])
+    missed, spread, extra = np.array(
+        [(each.missed.value, each.missed.variance, each.pending.variance) for each in found]
+    ).T.copy()
     p = {"precision": _same_share(listed, looked, extra)}
     if np.isfinite(missed).all():
         inliers = outcomes.n_rows - listed - missed

@@ -207,8 +207,9 @@ def _name(held: Sequence[PaperSetting], against: Sequence[PaperSetting]) -> str:
 def _count(held: Sequence[PaperSetting], against: Sequence[PaperSetting]) -> str:
     every = (*held, *against)
     by_notion = {notion: [s in held for s in every if s.fairness == notion] for notion in FAIRNESS}
-    parts = [f"{notion.capitalize()}: {sum(each)} of {len(each)}" for notion, each in by_notion.items() if each]
-    return "; ".join(parts) + "."
+    return (
+        "; ".join(f"{kind.capitalize()}: {sum(each)} of {len(each)}" for kind, each in by_notion.items() if each) + "."
+    )
 
 
 def _range(values: FloatArray) -> str:
