@@ -32,23 +32,10 @@ class People:
     Rows of groups that are too small to be compared make a cell of their own behind these, and rows of unknown group
     another, if there are any.
 
-    Parameters
-    ----------
-    ids, codes : arrays of shape (n,)
-    names : tuple of C str
-    sizes : array of shape (C,)
-    n_groups : int
-        The first cells, G of them, are protected groups.
-    listed : array of int
-        The cells that are shown one by one.
-    contamination : float or int
-        Share of the rows that is flagged, or how many of them.
-    smallest : int
-        Cells with fewer people are not shown.
-    shown : array of shape (C,)
-        Whether a cell is large enough for its mean to be shown.
-    guarded : pair of arrays of shape (C,)
-        The lowest and the highest size of each cell that may be given away.
+    ``ids`` and ``codes`` are of n rows; ``names``, ``sizes``, ``shown`` (whether a cell is large enough for its mean to
+    be shown) and the two arrays of ``guarded`` (the lowest and the highest size that may be given away) of C cells, of
+    which the first ``n_groups`` are protected groups and those ``listed`` are shown one by one. ``contamination`` is
+    the share of the rows that is flagged, or how many of them. Cells with fewer people than ``smallest`` are not shown.
     """
 
     ids: AnyArray
