@@ -32,7 +32,7 @@ def test_strata_curve_and_attributes_are_those_of_the_audit_and_of_the_model(peo
     settings = {"groups": Groups(continuous=("age",), cross=False)}
     model, data = collected(X, columns, product, **settings)
     found = audit(model.outlier_scores_, sensitive_features=columns, given=product, resamples=0, **settings)
-    now = {line.group: line.now for line in data.parts["compared"].strata}
+    now = {group: rest for group, *_, rest in data.parts["compared"].strata}
     for attribute in ("age", "sex"):
         for group in found[attribute].group_names:
             apart, explained = (found[attribute].get(name, group).value for name in ("mean_apart", "apart_by_strata"))

@@ -26,7 +26,7 @@ def collect_top(fitted: Fitted) -> Top | None:
     """The person with the highest fair score, where small cells may be shown."""
     if fitted.people.smallest:
         return None
-    return Top(fitted.name(int(fitted.scores[1].argmax()))[0])
+    return Top(fitted.people.name(int(fitted.scores[1].argmax()))[0])
 
 
 # It ends here; below is the line.

@@ -15,12 +15,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 _SILENCE = 30.0  # seconds without a byte of a request that was begun
 _FORM = 2_000_000  # bytes of a request that brings no file
 
-_POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; frame-src 'self'; "
-    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
-)
 _HEADERS = {
-    "content-security-policy": _POLICY,
+    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "img-src data:; frame-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
     "referrer-policy": "same-origin",
     "x-content-type-options": "nosniff",
     "cross-origin-opener-policy": "same-origin",
@@ -83,16 +80,14 @@ class Guard:
             return "This page is not served under that name"
         if not secrets.compare_digest(scope["path"].split("/")[1].encode(), self.token.encode()):
             return "The address lacks its secret; use the one that evenout app has printed"
-        origin = headers.get("origin")
-        foreign = origin is not None and origin != f"http://{host}"
-        if foreign or headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
+        origin, site = headers.get("origin"), headers.get("sec-fetch-site", "none")
+        if origin not in (None, f"http://{host}") or site not in ("none", "same-origin"):
             return "Requests from other pages are refused"
-        if scope["method"] not in ("GET", "HEAD") and origin is None:
-            return "Requests from outside of the page are refused"
-        return ""
+        outside = scope["method"] not in ("GET", "HEAD") and origin is None
+        return "Requests from outside of the page are refused" if outside else ""
 
     def _known(self, host: str) -> bool:
-        name, _, _ = host.rpartition(":") if re.search(r":\d+$", host) else (host, "", "")
+        name = re.sub(r":\d+$", "", host)
         if name in ("localhost", self.host):
             return True
         try:

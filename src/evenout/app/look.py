@@ -7,10 +7,11 @@ import json
 import re
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 import numpy as np
+import pandas as pd
 
 from evenout.cli.messages import one_line, plain_messages, progress
 from evenout.groups.giveaways import find_giveaways
@@ -25,17 +26,13 @@ from evenout.tables.columns import (
     taken_for,
 )
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-Encoded = Numbers | Dates | Categories
-
 MOST_COLUMNS = 1000
 _SHOWN_ROWS = 5
 _SHOWN_TEXT = 40  # characters of a cell
 _GROUPS = 20  # values that a protected column may have to be looked for in others
 _PROTECTED = 10  # columns that are looked for in others
 
+_CREDIT = ("education", "age", "sex", "marriage")  # protected columns of that data set
 _GROUP_NAME = re.compile(
     r"(?i)(.*[ _.-])?(sex|gender|race|ethnic\w*|nationality|religion|disab\w+|marital\w*|marriage|origin|group)"
     r"([ _.-].*)?"
@@ -53,8 +50,12 @@ def look(file: Path, out: Path, bundled: str) -> None:
 
     with plain_messages(), progress(quiet=True) as step:
         if bundled:
+            from evenout.datasets import load_dataset
+
             step(f"Unpacking {bundled}")
-            _unpack(bundled, file)
+            known = load_dataset(bundled, sensitive=_CREDIT if bundled == "credit" else None)
+            # a file with everything in it: features, protected columns and the known outcome
+            pd.concat([known.X, pd.DataFrame(known.sensitive), known.y], axis=1).to_csv(file, index=False)
         step(f"Reading {file}")
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", UserWarning)
@@ -64,31 +65,16 @@ def look(file: Path, out: Path, bundled: str) -> None:
         out.write_text(json.dumps({**_seen(frame), "notes": notes}), encoding="utf-8")
 
 
-def _unpack(name: str, file: Path) -> None:
-    """A bundled data set as a file with everything in it: features, protected columns and the known outcome."""
-    import pandas as pd
-
-    from evenout.datasets import load_dataset
-
-    protected = ["education", "age", "sex", "marriage"] if name == "credit" else None
-    dataset = load_dataset(name, sensitive=protected)
-    pd.concat([dataset.X, pd.DataFrame(dataset.sensitive), dataset.y], axis=1).to_csv(file, index=False)
-
-
-def _seen(frame: "pd.DataFrame") -> dict[str, Any]:
-    columns, kept = [], []
-    for name in frame.columns:
-        described, column = _column(name, frame[name])
-        columns.append(described)
-        if column is not None and not isinstance(column, DroppedColumn):
-            kept.append(column)
+def _seen(frame: pd.DataFrame) -> dict[str, Any]:
+    described = [_column(name, frame[name]) for name in frame.columns]
+    columns = [seen for seen, _ in described]
+    kept = [column for _, column in described if column is not None and not isinstance(column, DroppedColumn)]
     _suggest(columns)
-    shown = frame.head(_SHOWN_ROWS)
-    rows = [[_text(value) for value in row] for row in shown.itertuples(index=False, name=None)]
-    return {"rows": len(frame), "columns": columns, "first": rows, "tells": _tells(frame, columns, kept)}
+    first = [[*map(_text, row)] for row in frame.head(_SHOWN_ROWS).itertuples(index=False, name=None)]
+    return {"rows": len(frame), "columns": columns, "first": first, "tells": _tells(frame, columns, kept)}
 
 
-def _column(name: str, values: "pd.Series") -> tuple[dict[str, Any], Column | None]:
+def _column(name: str, values: pd.Series) -> tuple[dict[str, Any], Column | None]:
     """One column as plain data, and as the encoder would take it; None where it cannot be a feature."""
     seen: dict[str, Any] = {"name": name, "role": "feature", "likely": "", "distinct": 0}
     try:
@@ -98,9 +84,8 @@ def _column(name: str, values: "pd.Series") -> tuple[dict[str, Any], Column | No
         told = one_line(str(error)).removeprefix(f"column {name!r} ")
         return seen | {"kind": "unreadable", "note": told, "role": "out"}, None
     seen |= {"kind": _kind(found, column), "note": column.note, "distinct": found.distinct}
-    if isinstance(column, DroppedColumn):
-        return seen | {"role": "out"}, column
-    return seen | {"likely": likely_role(name, found)}, column
+    left_out = isinstance(column, DroppedColumn)
+    return seen | ({"role": "out"} if left_out else {"likely": likely_role(name, found)}), column
 
 
 def _kind(found: ColumnFindings, column: Column) -> str:
@@ -127,32 +112,28 @@ def _suggest(columns: list[dict[str, Any]]) -> None:
         for column in columns:
             if column["likely"] == likely and column["role"] == "feature":
                 column["role"], first = first, "out"
-    if not any(column["role"] == "id" for column in columns):
-        for column in columns:
-            if column["kind"] == "id":
-                column["role"] = "id"
-                break
+    numbered = [column for column in columns if column["kind"] == "id"]
+    if numbered and not any(column["role"] == "id" for column in columns):
+        numbered[0]["role"] = "id"
 
 
-def _tells(frame: "pd.DataFrame", columns: list[dict[str, Any]], kept: list[Encoded]) -> dict[str, dict[str, float]]:
+def _tells(
+    frame: pd.DataFrame, columns: list[dict[str, Any]], kept: list[Numbers | Dates | Categories]
+) -> dict[str, dict[str, float]]:
     """By column that may be protected: columns that give it away, and the share of rows for which they do."""
-    import pandas as pd
-
     few = [column for column in columns if 2 <= column["distinct"] <= _GROUPS]
     few.sort(key=lambda column: column["role"] != "group")
     parts = [(column.name, column.encode(frame[column.name])) for column in kept]
     tells: dict[str, dict[str, float]] = {}
     for name in [column["name"] for column in few[:_PROTECTED]]:
         others = [(other, rows) for other, rows in parts if other != name]
-        if not others:
-            continue
-        owners = [other for other, rows in others for _ in range(rows.shape[1])]
-        codes = pd.factorize(frame[name])[0].astype(np.intp)
-        shares: dict[str, float] = {}
-        for each in find_giveaways(np.column_stack([rows for _, rows in others]), {name: codes}):
-            shares[owners[each.feature]] = max(each.share, shares.get(owners[each.feature], 0.0))
-        if shares:
-            tells[name] = shares
+        if others:
+            owners = [other for other, rows in others for _ in range(rows.shape[1])]
+            codes = pd.factorize(frame[name])[0].astype(np.intp)
+            shares: dict[str, float] = {}
+            for each in find_giveaways(np.column_stack([rows for _, rows in others]), {name: codes}):
+                shares[owners[each.feature]] = max(each.share, shares.get(owners[each.feature], 0.0))
+            tells |= {name: shares} if shares else {}
     return tells
 
 

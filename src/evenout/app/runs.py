@@ -43,19 +43,19 @@ class Run:
         file = self.notes / stream
         return file.read_text(encoding="utf-8", errors="replace")[-_SAID:] if file.exists() else ""
 
+    def told(self, mark: str) -> list[str]:
+        """The lines of the error stream that begin with a mark, such as "Note: "."""
+        lines = self.said("stderr").splitlines()
+        return [one_line(line.removeprefix(mark)) for line in lines if line.startswith(mark)]
+
     def error(self) -> str:
         """The one line of a command that failed."""
-        for line in reversed(self.said("stderr").splitlines()):
-            if line.startswith("Error: "):
-                return one_line(line.removeprefix("Error: "))
+        errors = self.told("Error: ")
+        if errors:
+            return errors[-1]
         code = None if self.process is None else self.process.returncode
         lost = "was ended from outside, maybe for want of memory" if code and code < 0 else f"ended with status {code}"
         return f"The command {lost}; the page is well, and you can try again with fewer rows or columns."
-
-    def warnings(self) -> list[str]:
-        """The notes that the command gave."""
-        lines = self.said("stderr").splitlines()
-        return [one_line(line.removeprefix("Note: ")) for line in lines if line.startswith("Note: ")]
 
     def progress(self) -> dict[str, Any]:
         """Stages done of stages known, and what is being done."""
@@ -70,13 +70,12 @@ class Run:
                 done += said["done"]
                 continue
             name, total, done = said["stage"], said["total"], 0
-            reached = [place for place, start in enumerate(self.planned) if name.startswith(start)]
-            stages = max(stages, *reached, 0)
-        if self.state == "done":
-            stages = len(self.planned)
-        part = {"done": done, "total": total} if total else None
-        seconds = self.seconds if self.ended else time.monotonic() - self.started
-        return {"state": self.state, "stages": stages, "name": name, "part": part, "seconds": int(seconds)}
+            stages = max(stages, 0, *(place for place, start in enumerate(self.planned) if name.startswith(start)))
+        return {
+            "state": self.state, "stages": len(self.planned) if self.state == "done" else stages, "name": name,
+            "part": {"done": done, "total": total} if total else None,
+            "seconds": int(self.seconds if self.ended else time.monotonic() - self.started),
+        }  # fmt: skip
 
 
 class Runs:
@@ -115,22 +114,17 @@ class Runs:
         try:
             async with self._gate:
                 run.started, run.state = time.monotonic(), "running"
-                environment = os.environ | {
-                    STAGES: str(run.notes / "stages"),
-                    "PYTHONUNBUFFERED": "1",
-                    "COLUMNS": "100",
-                }
                 with (run.notes / "stdout").open("wb") as out, (run.notes / "stderr").open("wb") as err:
                     run.process = await asyncio.create_subprocess_exec(
-                        sys.executable, *run.arguments, cwd=run.folder, env=environment, start_new_session=True,
-                        stdin=asyncio.subprocess.DEVNULL, stdout=out, stderr=err,
+                        sys.executable, *run.arguments, cwd=run.folder, start_new_session=True,
+                        stdin=asyncio.subprocess.DEVNULL, stdout=out, stderr=err, env=os.environ
+                        | {STAGES: str(run.notes / "stages"), "PYTHONUNBUFFERED": "1", "COLUMNS": "100"},
                     )  # fmt: skip
                 if run.state == "cancelled":  # while it was being started
                     _signal(run.process, signal.SIGTERM)
                 code = await run.process.wait()
             if run.state == "running":
-                run.seconds = time.monotonic() - run.started
-                run.state = "failed" if code else "done"
+                run.seconds, run.state = time.monotonic() - run.started, "failed" if code else "done"
         except (OSError, ValueError) as error:  # nothing could be started, such as a name that no command can take
             (run.notes / "stderr").write_text(f"Error: {error}\n", encoding="utf-8")
             run.state = "failed"

@@ -46,7 +46,7 @@ _SANDBOX = {"content-security-policy": "sandbox allow-scripts allow-downloads; f
 
 
 @dataclass(eq=False)
-class Table:
+class BroughtTable:
     """A table that was brought, in a folder of its own."""
 
     id: str
@@ -63,8 +63,7 @@ class Table:
 
     def request(self, way: str, settings: Mapping[str, str]) -> Request:
         """The command that would run."""
-        model = (self.folder / MODEL).exists()
-        return Request(way, self.file, self.seen()["columns"], self.roles, settings, model=model)
+        return Request(way, self.file, self.seen()["columns"], self.roles, settings, (self.folder / MODEL).exists())
 
 
 @dataclass(eq=False)
@@ -72,7 +71,7 @@ class Result:
     """A command that was run on a table."""
 
     id: str
-    table: Table
+    table: BroughtTable
     request: Request
     run: Run
 
@@ -101,7 +100,7 @@ class Pages:
 
     def __init__(self, home: Path, token: str, most_bytes: int) -> None:
         self.home, self.root, self.most_bytes = home, f"/{token}", most_bytes
-        self.tables: dict[str, Table] = {}
+        self.tables: dict[str, BroughtTable] = {}
         self.results: dict[str, Result] = {}
         self.runs = Runs()
         self.closing: Callable[[], bool] = lambda: False
@@ -139,18 +138,18 @@ class Pages:
         """A page with one line."""
         return self.shown("refused", status, text=text)
 
-    def new_table(self, name: str, **fields: Any) -> Table:
+    def new_table(self, name: str, **fields: Any) -> BroughtTable:
         """Make a folder for a table."""
-        table = Table(secrets.token_hex(8), self.home / f"t-{len(self.tables)}", name, **fields)
+        table = BroughtTable(secrets.token_hex(8), self.home / f"t-{len(self.tables)}", name, **fields)
         table.folder.mkdir()
         self.tables[table.id] = table
         return table
 
-    def look_at(self, table: Table) -> None:
+    def look_at(self, table: BroughtTable) -> None:
         """Find out what the columns are, in a process of its own."""
-        arguments = ["-m", "evenout.app.look", table.file, "look.json"]
-        arguments += ["--bundled", table.bundled] if table.bundled else []
-        planned = ({"Unpacking": "Unpacking the example"} if table.bundled else {}) | _LOOKED
+        bundled = ["--bundled", table.bundled] if table.bundled else []
+        planned = ({"Unpacking": "Unpacking the example"} if bundled else {}) | _LOOKED
+        arguments = ["-m", "evenout.app.look", table.file, "look.json", *bundled]
         table.look = self.runs.start(arguments, table.folder, table.folder / "notes", planned)
 
     def _go_to(self, path: str) -> Response:
@@ -192,9 +191,11 @@ class Pages:
         roles = {column["name"]: table.roles.get(column["name"], column["role"]) for column in seen["columns"]}
         groups = [name for name, role in roles.items() if role == "group"]
         for place, column in enumerate(seen["columns"]):
-            column["place"] = place
-            column["values"] = [row[place] for row in seen["first"] if row[place]][:3]
-            column["told"] = [name for name in groups if column["name"] in seen["tells"].get(name, {})]
+            column |= {
+                "place": place,
+                "values": [row[place] for row in seen["first"] if row[place]][:3],
+                "told": [name for name in groups if column["name"] in seen["tells"].get(name, {})],
+            }
         seen["columns"].sort(key=lambda column: roles[column["name"]] in ("feature", "out"))  # what matters first
         return self.shown("columns", table=table, seen=seen, roles=roles, words=ROLES)
 
@@ -208,14 +209,18 @@ class Pages:
 
     async def _task(self, web: WebRequest, error: str = "") -> Response:
         table, way = self._ready(web), web.query_params.get("way", "")
-        cards = {name: _composed(table.request(name, {})).get("missing", "") for name in WAYS}
-        fields: dict[str, Any] = {"table": table, "rows": table.seen()["rows"], "ways": WAYS, "cards": cards}
+        fields: dict[str, Any] = {
+            "table": table, "rows": table.seen()["rows"], "ways": WAYS,
+            "cards": {name: _composed(table.request(name, {})).get("missing", "") for name in WAYS},
+        }  # fmt: skip
         if way in WAYS:
             request = table.request(way, table.settings)
             settings = {name: SETTINGS[name] for name in WAYS[way].settings}
-            fields["sliders"] = {name: setting for name, setting in settings.items() if setting.slider}
-            fields["more"] = {name: setting for name, setting in settings.items() if _useful(request, setting)}
-            fields |= {"request": request, "measures": MEASURES, "command": _composed(request).get("command", "")}
+            fields |= {
+                "request": request, "measures": MEASURES, "command": _composed(request).get("command", ""),
+                "sliders": {name: setting for name, setting in settings.items() if setting.slider},
+                "more": {name: setting for name, setting in settings.items() if _useful(request, setting)},
+            }  # fmt: skip
         return self.shown("task", way=way if way in WAYS else "", error=error, **fields)
 
     async def _bring_model(self, web: WebRequest) -> Response:
@@ -253,10 +258,10 @@ class Pages:
         for name in (table.file, *([MODEL] if request.model else [])):
             _link(table.folder / name, folder / name)
         notes = folder.with_name(f"{folder.name}-notes")
+        name = secrets.token_hex(8)
         run = self.runs.start(["-m", "evenout", *arguments], folder, notes, request.stages())
-        result = Result(secrets.token_hex(8), table, request, run)
-        self.results[result.id] = result
-        return self._go_to(f"/r/{result.id}")
+        self.results[name] = Result(name, table, request, run)
+        return self._go_to(f"/r/{name}")
 
     def _waiting(self, step: int, title: str, run: Run, path: str, command: str = "") -> Response:
         return self.shown("running", step=step, title=title, run=run, now=run.progress(), path=path, command=command)
@@ -284,9 +289,9 @@ class Pages:
 
     async def _result(self, web: WebRequest) -> Response:
         result, find = self._found(web), web.query_params.get("find", "")
-        way, run, files = WAYS[result.request.way], result.run, result.files()
-        if not run.ended:
-            return self._waiting(4, way.title, run, f"/r/{result.id}", result.request.command())
+        way, files = WAYS[result.request.way], result.files()
+        if not result.run.ended:
+            return self._waiting(4, way.title, result.run, f"/r/{result.id}", result.request.command())
         lists = [result.folder / name for name in ("scores.csv", "plan.csv") if name in files]
         people = await asyncio.to_thread(_people, lists[0], find) if lists else []
         return self.shown("result", result=result, way=way, files=files, people=people, find=find, listed=_LISTED)
@@ -302,8 +307,10 @@ class Pages:
         result, name = self._found(web), web.path_params["name"]
         words = {"command.sh": lambda: f"{result.request.command()}\n", "command.py": result.request.code}
         if name in words:
-            saved = {"content-disposition": f'attachment; filename="{name}"'}
-            return Response(words[name](), media_type="text/plain; charset=utf-8", headers=saved)
+            return Response(
+                words[name](), media_type="text/plain; charset=utf-8",
+                headers={"content-disposition": f'attachment; filename="{name}"'},
+            )  # fmt: skip
         if name == "table" and result.table.bundled:
             return FileResponse(result.table.folder / result.table.file, filename=result.table.file)
         if name in result.files():
@@ -316,9 +323,10 @@ class Pages:
         person = str((await web.form(max_fields=2)).get("person", ""))[:1000]
         if not result.explained or not person:
             raise HTTPException(400, "There is nobody to explain")
-        model = f"{RESULTS}/{MODEL}" if MODEL in result.files() else MODEL
-        arguments = ["-m", "evenout", "explain", model, result.request.file, f"--person={person}"]
-        arguments += [f"--id={name}" for name in result.request.named("id")]
+        arguments = [
+            "-m", "evenout", "explain", f"{RESULTS}/{MODEL}" if MODEL in result.files() else MODEL,
+            result.request.file, f"--person={person}", *(f"--id={name}" for name in result.request.named("id")),
+        ]  # fmt: skip
         run = self.runs.start(arguments, result.run.folder, Path(tempfile.mkdtemp(dir=self.home)) / "notes", {})
         assert run.task is not None
         await asyncio.wait([run.task])
@@ -329,19 +337,19 @@ class Pages:
         scores = self._found(web).folder / "scores.csv"
         if not scores.exists():
             raise HTTPException(400, "There are no scores to audit")
-        table = self.new_table(scores.name)
+        roles = {"id": "id", "group": "group", "fair_score": "score", "flagged": "flagged"}
+        roles |= dict.fromkeys(("base_score", "base_rank", "fair_rank"), "out")
+        table = self.new_table(scores.name, roles=roles)
         _link(scores, table.folder / scores.name)
-        table.roles = {"id": "id", "group": "group", "fair_score": "score", "flagged": "flagged"}
-        table.roles |= dict.fromkeys(("base_score", "base_rank", "fair_rank"), "out")
         self.look_at(table)
         return self._go_to(f"/t/{table.id}")
 
-    def _table(self, web: WebRequest) -> Table:
+    def _table(self, web: WebRequest) -> BroughtTable:
         if web.path_params["table"] not in self.tables:
             raise HTTPException(404, "There is no such table; bring it again")
         return self.tables[web.path_params["table"]]
 
-    def _ready(self, web: WebRequest) -> Table:
+    def _ready(self, web: WebRequest) -> BroughtTable:
         """A table that was read."""
         table = self._table(web)
         if table.look is None or table.look.state != "done":
@@ -372,9 +380,8 @@ def serve(
         name = file_name(file.name)
     private = tempfile.TemporaryDirectory(prefix="evenout-app-", ignore_cleanup_errors=True)
     with private as home, _listen(host, port) as door:
-        token = secrets.token_urlsafe(16)
+        token, given = secrets.token_urlsafe(16), None
         pages = Pages(Path(home), token, most_bytes)
-        given = None
         if file is not None:
             given = pages.new_table(name)
             _link(file.resolve(), given.folder / name)
@@ -400,7 +407,7 @@ def serve(
             signal.signal(closed, before)
 
 
-def _application(pages: Pages, token: str, host: str, given: Table | None) -> ASGIApp:
+def _application(pages: Pages, token: str, host: str, given: BroughtTable | None) -> ASGIApp:
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         if given is not None:
@@ -414,8 +421,10 @@ def _application(pages: Pages, token: str, host: str, given: Table | None) -> AS
         lost = error.detail in ("Not Found", "Method Not Allowed")
         return pages.refused(error.status_code, "There is nothing here; go back to the start" if lost else error.detail)
 
-    routes = [Mount(pages.root, routes=pages.routes())]
-    inner = Starlette(routes=routes, exception_handlers={HTTPException: refused, Exception: refused}, lifespan=lifespan)
+    inner = Starlette(
+        routes=[Mount(pages.root, routes=pages.routes())], lifespan=lifespan,
+        exception_handlers={HTTPException: refused, Exception: refused},
+    )  # fmt: skip
     return Guard(inner, token=token, host=host, most_bytes=pages.most_bytes, refuse=pages.refused)
 
 

@@ -78,11 +78,9 @@ class Request:
         self._require()
         way = WAYS[self.way]
         said = [self.way, *([MODEL] if "model" in way.needs else []), self.file]
-        for option, names in self._options_of_columns():
-            said += _listed(option, names)
-        for name, option, value in self._chosen():
-            said += [option] if name in _FLAGS else [option, value]
-        return [*said, *way.outputs]
+        said += [word for option, names in self._options_of_columns() for word in _listed(option, names)]
+        chosen = ([option] if name in _FLAGS else [option, value] for name, option, value in self._chosen())
+        return [*said, *(word for words in chosen for word in words), *way.outputs]
 
     def command(self) -> str:
         """The command line as it can be typed beside the table."""
@@ -90,16 +88,17 @@ class Request:
 
     def code(self) -> str:
         """Python that does the same beside the table; ``again.csv`` gets the command's scores or measures."""
-        no_features = [*self._without_role(), *self.named(*{*WAYS[self.way].roles} - {"given"})]
         return template("evenout.app", "command.py.j2", py=repr).render(
             command=one_line(self.command()), request=self, arguments=self._arguments_in_python(), keep=self._kept(),
-            protected=self.named("group", "number"), no_features=no_features, features=self._looked_at(), model=MODEL,
+            protected=self.named("group", "number"), features=self._looked_at(), model=MODEL,
+            no_features=[*self._without_role(), *self.named(*{*WAYS[self.way].roles} - {"given"})],
         )  # fmt: skip
 
     def stages(self) -> dict[str, str]:
         """The stages of the command: how their names begin, and what to call them."""
-        stages = WAYS[self.way].stages
-        return {start: words for start, words in stages.items() if start != _REASONS or self.value("reasons")}
+        return {
+            start: words for start, words in WAYS[self.way].stages.items() if start != _REASONS or self.value("reasons")
+        }
 
     def named(self, *roles: str) -> list[str]:
         """Columns with one of these roles, in the order of the table."""
@@ -164,10 +163,9 @@ class Request:
         for name in WAYS[self.way].settings:
             setting, value = SETTINGS[name], self.value(name)
             option = MEASURES["flags" if flags else "means"][0] if name == "evenness" else setting.option
-            if setting.slider and not void.get(name):
-                yield name, option, f"{float(value) / 100:g}" if setting.unit == "%" else value
-            elif value != (setting.default if setting.usual is None else setting.usual) and not void.get(name):
-                yield name, option, value
+            usual = setting.default if setting.usual is None else setting.usual
+            if (setting.slider or value != usual) and not void.get(name):
+                yield name, option, f"{float(value) / 100:g}" if setting.slider and setting.unit == "%" else value
 
     def _arguments_in_python(self) -> dict[str, str]:
         """Settings as arguments of the Python function, in code; those of `evenout.Groups` are gathered in one."""
@@ -196,8 +194,8 @@ def checked(form: Mapping[str, str]) -> dict[str, str]:
             except ValueError:
                 raise UnfitError(f"“{setting.label}” must be a number.") from None
             if not low <= number <= high or (step and number != int(number)):
-                whole = "a whole number" if step else "a number"
-                raise UnfitError(f"“{setting.label}” must be {whole} between {low:,g} and {high:,g}.")
+                kind = "a whole number" if step else "a number"
+                raise UnfitError(f"“{setting.label}” must be {kind} between {low:,g} and {high:,g}.")
             settings[name] = str(int(number)) if step else value
     return settings
 

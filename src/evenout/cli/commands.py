@@ -10,8 +10,8 @@ import click
 import evenout
 from evenout.cli.messages import Commands, plain_messages, progress
 from evenout.cli.options import (
+    A_PATH,
     FiniteRange,
-    NonEmptyPath,
     Sectioned,
     column_options,
     columns_option,
@@ -126,8 +126,7 @@ Examples:
     help="Known outliers (1) and inliers (0): for evaluation, for notions of fairness that need them, or with --learn.",
 )  # fmt: skip
 @columns_option(
-    "--given",
-    help="What may justify a difference: compare rows that are alike in these columns. They stay features.",
+    "--given", help="What may justify a difference: compare rows that are alike in these columns. They stay features."
 )
 @click.option(
     "--clusters", metavar="COL", help="Rows of one value here belong together, such as several of one person."
@@ -138,10 +137,9 @@ Examples:
     help="Report: also show counts of fewer than 10 people, and the group beside each id.",
 )  # fmt: skip
 @click.option(
-    "--updatable",
-    is_flag=True,
+    "--updatable", is_flag=True,
     help="Keep the group of every row in model.skops, for updates in Python, other flag rates, and 'evenout watch'.",
-)
+)  # fmt: skip
 @reasons_option
 @estimator_options()
 @engine_options
@@ -186,11 +184,9 @@ Examples:
   evenout score model.skops new.csv --reasons 3 --out new-scores.csv
 """,
 )
-@click.argument("model", type=NonEmptyPath())
-@click.argument("file", type=NonEmptyPath())
-@click.option(
-    "--out", required=True, type=NonEmptyPath(), metavar="FILE", help="The scores, as .csv; for folders, a folder."
-)
+@click.argument("model", type=A_PATH)
+@click.argument("file", type=A_PATH)
+@click.option("--out", required=True, type=A_PATH, metavar="FILE", help="The scores, as .csv; for folders, a folder.")
 @id_option
 @score_option
 @new_groups_option
@@ -236,7 +232,7 @@ Examples:
       repair the scores of new rows
 """,
 )
-@click.argument("file", type=NonEmptyPath())
+@click.argument("file", type=A_PATH)
 @click.option("--score", required=True, metavar="COL", help="Column with the score, higher = more outlying.")
 @columns_option("--sensitive", required=True, help="The protected group; several columns are crossed.")
 @click.option(
@@ -281,8 +277,8 @@ Examples:
       five reasons, beside the typical row of all
 """,
 )
-@click.argument("model", type=NonEmptyPath())
-@click.argument("file", type=NonEmptyPath())
+@click.argument("model", type=A_PATH)
+@click.argument("file", type=A_PATH)
 @id_option
 @click.option(
     "--person", "people", required=True, multiple=True, metavar="ID",
@@ -322,7 +318,7 @@ Examples:
   evenout audit a.csv --score risk --sensitive age,sex --continuous age
 """,
 )
-@click.argument("file", type=NonEmptyPath())
+@click.argument("file", type=A_PATH)
 @click.option("--score", required=True, metavar="COL", help="Column with the scores, higher = more outlying.")
 @columns_option("--sensitive", help="Protected columns.", required=True, callback=read_names)
 @click.option("--probable", is_flag=True, help="The protected columns are probabilities, one for each group.")
@@ -344,9 +340,7 @@ Examples:
 @click.option("--sample-weight", metavar="COL", help="How many people each row stands for, as in a survey.")
 @click.option("--threshold", type=float, metavar="NUMBER", help="Flag this score and more, instead of a share.")
 @click.option("--flagged", metavar="COL", help="Column with 1 for the rows that are flagged, instead of a share.")
-@click.option(
-    "--baseline", type=NonEmptyPath(), metavar="FILE", help="An earlier batch with the same columns to compare with."
-)
+@click.option("--baseline", type=A_PATH, metavar="FILE", help="An earlier batch with the same columns to compare with.")
 @click.option(
     "--confidence", type=FiniteRange(0.5, 1, max_open=True), default=0.95, show_default=True, metavar="SHARE",
     help="Confidence of the intervals.",
@@ -368,13 +362,8 @@ Examples:
     "--reference", multiple=True, metavar="GROUP",
     help="Tables: compare with this group, one of an attribute. Repeatable.  [default: the best off]",
 )  # fmt: skip
-@click.option(
-    "--page", type=NonEmptyPath(), metavar="FILE.html",
-    help="Write one page to hand over, with the tables of --as.",
-)  # fmt: skip
-@click.option(
-    "--out", type=NonEmptyPath(), metavar="FILE.csv", help="Write every measure, or the tables, to this file."
-)
+@click.option("--page", type=A_PATH, metavar="FILE.html", help="Write one page to hand over, with the tables of --as.")
+@click.option("--out", type=A_PATH, metavar="FILE.csv", help="Write every measure, or the tables, to this file.")
 @finding_options
 def audit(**options: Any) -> None:
     """Audit the scores in FILE (.csv, .csv.gz or .parquet), ours or not, for gaps between groups.
@@ -418,8 +407,8 @@ Examples:
 Exit status: 0 no alarm, 3 alarm, 2 wrong input (one line says what), 1 interrupted.
 """,
 )
-@click.argument("files", type=NonEmptyPath(), nargs=-1)
-@click.option("--state", required=True, type=NonEmptyPath(), metavar="FILE", help="What has been counted so far.")
+@click.argument("files", type=A_PATH, nargs=-1)
+@click.option("--state", required=True, type=A_PATH, metavar="FILE", help="What has been counted so far.")
 @click.option(
     "--score", callback=read_names, multiple=True, metavar="COL", help="Column of scores, higher = more outlying."
 )
@@ -429,12 +418,10 @@ Exit status: 0 no alarm, 3 alarm, 2 wrong input (one line says what), 1 interrup
     help="Column that says who a row is of: needed where the same people come again. No person is kept.",
 )  # fmt: skip
 @click.option(
-    "--model", type=NonEmptyPath(), metavar="FILE",
+    "--model", type=A_PATH, metavar="FILE",
     help="Begin with what this model, from evenout fit, promised; --score has its fair scores.",
 )  # fmt: skip
-@click.option(
-    "--start", type=NonEmptyPath(), metavar="FILE", help="Begin with these rows, and hold later ones to their gaps."
-)
+@click.option("--start", type=A_PATH, metavar="FILE", help="Begin with these rows, and hold later ones to their gaps.")
 @click.option(
     "--tolerance", type=_Tolerance(0, 1), metavar="GAP",
     help='Promised gap of mean ranks between any two groups, without --model; or "start": no larger ones than the rows '
@@ -450,13 +437,9 @@ Exit status: 0 no alarm, 3 alarm, 2 wrong input (one line says what), 1 interrup
 )  # fmt: skip
 @estimator_options("contamination", "unknown")
 @click.option(
-    "--merge",
-    type=NonEmptyPath(),
-    multiple=True,
-    metavar="FILE",
-    help="State of another machine to take in; repeatable.",
+    "--merge", type=A_PATH, multiple=True, metavar="FILE", help="State of another machine to take in; repeatable."
 )
-@click.option("--out", type=NonEmptyPath(), metavar="FILE.csv", help="Write the history, one row per batch and group.")
+@click.option("--out", type=A_PATH, metavar="FILE.csv", help="Write the history, one row per batch and group.")
 @finding_options
 def watch(**options: Any) -> None:
     """Count batches of scores in use, and say whether what was promised is kept.
@@ -472,7 +455,7 @@ def watch(**options: Any) -> None:
     are kept in the state.
     """
     with plain_messages():
-        from evenout.cli.watch import watch_batches
+        from evenout.cli.audit import watch_batches
 
         findings, alarm = watch_batches(**options)
     click.echo(findings)
@@ -490,14 +473,14 @@ Examples:
       once the column fraud has been filled in
 """,
 )
-@click.argument("model", type=NonEmptyPath())
-@click.argument("file", type=NonEmptyPath())
+@click.argument("model", type=A_PATH)
+@click.argument("file", type=A_PATH)
 @click.option("--budget", type=click.IntRange(1), default=200, show_default=True, metavar="ROWS", help="Looks in all.")
 @click.option(
     "--explore", type=FiniteRange(0, 1), default=0.1, show_default=True, metavar="SHARE",
     help="Share of the looks that goes by chance; 0: none, and nothing can be known of those not looked into.",
 )  # fmt: skip
-@click.option("--out", required=True, type=NonEmptyPath(), metavar="FILE", help="The plan, as .csv.")
+@click.option("--out", required=True, type=A_PATH, metavar="FILE", help="The plan, as .csv.")
 @id_option
 @score_option
 @columns_option("--sensitive", help="Groups: each gets its share of the looks by chance.")
@@ -513,7 +496,7 @@ def plan(**options: Any) -> None:
     groups, are kept beside.
     """
     with plain_messages():
-        from evenout.cli.plan import plan_looks
+        from evenout.cli.score import plan_looks
 
         plan_looks(**options)
 
@@ -529,14 +512,12 @@ Examples:
       they are in a file of their own, by the ids of the plan
 """,
 )
-@click.argument("plan_file", metavar="PLAN", type=NonEmptyPath())
+@click.argument("plan_file", metavar="PLAN", type=A_PATH)
 @click.option("--outcome", required=True, metavar="COL", help="Column with 1 for an outlier, 0 for none, or nothing.")
-@click.option(
-    "--outcomes", "outcome_file", type=NonEmptyPath(), metavar="FILE", help="Read --outcome from here, by --id."
-)
+@click.option("--outcomes", "outcome_file", type=A_PATH, metavar="FILE", help="Read --outcome from here, by --id.")
 @columns_option("--sensitive", help="Groups to compare: columns of PLAN, or of --people.")
 @click.option(
-    "--people", type=NonEmptyPath(), metavar="FILE", help="Read --sensitive from here, by --id: all rows planned for."
+    "--people", type=A_PATH, metavar="FILE", help="Read --sensitive from here, by --id: all rows planned for."
 )
 @click.option(
     "--id", "id_column", metavar="COL", default="id", show_default=True,
@@ -555,13 +536,13 @@ def estimate(**options: Any) -> None:
     the draw, and tests that all groups are alike. Outcomes that are missing have not come back: they are not 0.
     """
     with plain_messages():
-        from evenout.cli.plan import estimate_plan
+        from evenout.cli.score import estimate_plan
 
         estimate_plan(**options)
 
 
 @main.command(short_help="Open a local page, for people who do not program.")
-@click.argument("file", type=NonEmptyPath(), required=False)
+@click.argument("file", type=A_PATH, required=False)
 @click.option("--port", type=click.IntRange(0, 65535), default=0, metavar="NUMBER", help="[default: any that is free]")
 @click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Address to listen on.")
 @click.option("--no-browser", is_flag=True, help="Print the address alone.")
@@ -609,9 +590,8 @@ Examples:
 )
 @click.option("--datasets", metavar="NAMES", help="Names of the paper's data sets, with commas.  [default: all eight]")
 @click.option(
-    "--out", type=NonEmptyPath(), default=Path("results"), show_default=True, metavar="FOLDER",
-    help="Folder for the results.",
-)  # fmt: skip
+    "--out", type=A_PATH, default=Path("results"), show_default=True, metavar="FOLDER", help="Folder for the results."
+)
 @click.option(
     "--repeats", type=click.IntRange(1, 1000), default=5, show_default=True, metavar="NUMBER",
     help="Draws of forest, groups and alphas.",
@@ -630,12 +610,9 @@ def reproduce(datasets: str | None, out: Path, repeats: int, random_state: int, 
         from evenout.cli.show import show_claims
         from evenout.reproduce import reproduce as run
 
-        def show(label: str, done: int, total: int) -> None:
-            step(label, total)(done)
-
-        names = None if datasets is None else split_names([datasets])
         results = run(
-            out, datasets=names, repeats=repeats, seed=random_state, quick=quick, n_threads=effective_n_jobs(-1),
-            progress=show,
+            out, datasets=None if datasets is None else split_names([datasets]), repeats=repeats, seed=random_state,
+            quick=quick, n_threads=effective_n_jobs(-1),
+            progress=lambda label, done, total: step(label, total)(done),
         )  # fmt: skip
     show_claims(results)

@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -64,23 +65,22 @@ def fit_data(
     for name in () if many else _RESULTS:
         require_apart(out / name, Path(data))
     with progress(quiet=quiet) as step, atomic_folder(out, stale=_PARTS if many else "report.html") as folder:
-        if many:
-            workers = {"engine": engine, "scheduler": scheduler, "n_threads": effective_n_jobs(settings["n_jobs"])}
-            fitted = _fit_folder(
-                folder / "scores", data, columns, settings, workers, reasons, step, everybody=everybody
-            )
-        else:
-            fitted = _fit_file(folder, data, columns, settings, reasons, step, everybody=everybody)
-        pipeline, facts, page = fitted
+        fit = partial(_fit_folder, engine=engine, scheduler=scheduler) if many else _fit_file
+        pipeline, facts, page = fit(folder, data, columns, settings, reasons, step, everybody=everybody)
         save_model(pipeline, folder / "model.skops", updatable=updatable)
         giving = [each.message for each in warned if isinstance(each.message, GroupGivenAwayWarning)]
         given_away = {name: share for warning in giving for name, share in warning.fields["shares"].items()}
         summary = summarise_fit(pipeline, given_away, sha256(folder / "model.skops"), **facts)
         (folder / "summary.json").write_text(as_json_text(summary) + "\n", encoding="utf-8")
         if page is not None:
+            from evenout.report import write_report
+
             step("Writing the report")
-            hashes = {"input_sha256": summary["input"]["sha256"], "model_sha256": summary["model"]["sha256"]}
-            _write_report(folder / "report.html", pipeline, show_small_cells=show_small_cells, **page, **hashes)
+            page |= {"input_sha256": summary["input"]["sha256"], "model_sha256": summary["model"]["sha256"]}
+            try:
+                write_report(pipeline["ensemble"], folder / "report.html", show_small_cells=show_small_cells, **page)
+            except ImportError as missing:
+                warn(f"report.html is not written: {missing}")
         files = [name for name in ("scores", *_RESULTS) if (folder / name).exists()]
     if as_json:
         click.echo(as_json_text(summary))
@@ -112,8 +112,8 @@ def _fit_file(
     step("Writing results")
     frame = _score_table(inputs, crossed, model.target_, model.outlier_scores_, -model.offset_)
     if reasons is not None:
-        shown: dict[str, Any] = {"table": table, "frame": inputs.features, "everybody": everybody}
-        frame = pd.concat([frame, reason_columns(model, rows, reasons, **shown)], axis=1)
+        why = reason_columns(model, rows, reasons, table=table, frame=inputs.features, everybody=everybody)
+        frame = pd.concat([frame, why], axis=1)
     write_table(frame, folder / "scores.csv")
     facts = {
         "source": {"name": inputs.name, "sha256": inputs.sha256},
@@ -133,8 +133,8 @@ def _fit_file(
 
 
 def _fit_folder(
-    scores: Path, data: str, columns: dict[str, Any], settings: dict[str, Any], workers: dict[str, Any],
-    reasons: int | None, step: Announce, *, everybody: bool,
+    folder: Path, data: str, columns: dict[str, Any], settings: dict[str, Any], reasons: int | None, step: Announce,
+    *, everybody: bool, engine: str, scheduler: str | None,
 ) -> Fitted:  # fmt: skip
     """Fit over Parquet files and write ``scores/*.parquet``."""
     if columns["clusters"] is not None:
@@ -143,13 +143,17 @@ def _fit_folder(
     sensitive, given = split_names(columns["sensitive"]), split_names(columns["given"])
     dropped = split_names([*columns["drop"], *filter(None, [columns["id_column"]])])
     label, ready = columns["label"], settings["detectors"] == "precomputed"
-    roles = {"--sensitive": sensitive, "--label": [label] if label else [], "--drop": dropped}
-    refuse_two_roles(roles | {"--keep": split_names(columns["keep"])})
-    read = {"sensitive": sensitive, "exclude": dropped, "given": given, "probable": columns["probable"]}
-    model = FairOutlierEnsemble(**settings)
+    refuse_two_roles({
+        "--sensitive": sensitive, "--label": [label] if label else [], "--drop": dropped,
+        "--keep": split_names(columns["keep"]),
+    })  # fmt: skip
+    model, scores = FairOutlierEnsemble(**settings), folder / "scores"
     step(f"Fitting over {data}")
     scores.mkdir()
-    with open_folder(data, **read, label=label, **workers, text=not ready) as source:
+    with open_folder(
+        data, sensitive=sensitive, exclude=dropped, given=given, probable=columns["probable"], label=label,
+        engine=engine, scheduler=scheduler, n_threads=effective_n_jobs(settings["n_jobs"]), text=not ready,
+    ) as source:  # fmt: skip
         names = [*source.header.columns]
         kept = split_names(columns["keep"], names)
         require_columns(kept, names, where=data, use="--keep")
@@ -160,19 +164,11 @@ def _fit_folder(
         if reasons is not None:
             step("Finding reasons")
             explain_partitions(rows, model, reasons, scores, table=table, everybody=everybody)
-    used = {"sensitive": sensitive, "given": given, "clusters": []}
-    facts = {"source": {"name": data, "sha256": None}, "columns": used}
+    facts = {
+        "source": {"name": data, "sha256": None},
+        "columns": {"sensitive": sensitive, "given": given, "clusters": []},
+    }
     return Pipeline([("table", table), ("ensemble", model)]), facts, None
-
-
-def _write_report(path: Path, pipeline: Pipeline, **shown: Any) -> None:
-    """Write the page for colleagues and regulators; without the extra that it needs, a note says so."""
-    from evenout.report import write_report
-
-    try:
-        write_report(pipeline["ensemble"], path, **shown)
-    except ImportError as missing:
-        warn(f"report.html is not written: {missing}")
 
 
 def repair_score(
@@ -200,9 +196,11 @@ def repair_score(
         else:
             table = TableEncoder(keep=inputs.keep).fit(inputs.features)
             note_doubts(table, labelled=inputs.known is not None)
-            beside = {"sensitive_features": inputs.sensitive, "given": inputs.given, "labels": inputs.known}
             model = BlindRepair(**settings, n_jobs=n_jobs)
-            after = model.fit(inputs.score, table.transform(inputs.features), **beside).scores_
+            after = model.fit(
+                inputs.score, table.transform(inputs.features), sensitive_features=inputs.sensitive,
+                given=inputs.given, labels=inputs.known,
+            ).scores_  # fmt: skip
         crossed = read_crossed(inputs.sensitive, settings["groups"], len(after))
         write_table(_score_table(inputs, crossed, inputs.score, after, model.threshold_), folder / "scores.csv")
         save_model(model if table is None else Pipeline([("table", table), ("repair", model)]), folder / "model.skops")

@@ -5,7 +5,7 @@ import os
 import re
 import shlex
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -19,6 +19,7 @@ import pandas as pd
 from click.core import ParameterSource
 from sklearn.pipeline import Pipeline
 
+from evenout.cli.messages import Announce
 from evenout.cli.options import OF_GROUPS, split_names
 from evenout.core.individual import Individual
 from evenout.core.types import FloatArray
@@ -46,30 +47,12 @@ _WHOLE = re.compile(r"-?\d+")
 
 @dataclass(frozen=True, eq=False)
 class FitInputs:
-    """Rows to fit on, each part of the table in its role.
+    """Rows to fit on, each part of the table in its role; all but ``name``, ``sha256`` and ``keep`` have n rows.
 
-    Attributes
-    ----------
-    name : str
-        As the user gave it.
-    sha256 : str
-        Of the file.
-    features : DataFrame of shape (n, columns)
-        Never with a protected column, label or id among them.
-    sensitive : DataFrame of shape (n, protected columns), or GroupProbabilities
-    labels : array of shape (n,) or None
-        1 for an outlier; for evaluation.
-    ids : array or list of length n
-    clusters : Series of length n or None
-        Rows of one value belong together; never a feature.
-    known : array of shape (n,) or None
-        Labels for the fit, NaN where nobody knows.
-    given : DataFrame of shape (n, columns) or None
-        What may justify a difference; features as well.
-    keep : sequence of str
-        Features even if they look like ids.
-    score : Series of length n or None
-        A finished score, to be repaired.
+    ``name`` is as the user gave it. ``features`` never have a protected column, label, id or cluster among them;
+    those in ``keep`` are features even if they look like ids, and those in ``given``, which may justify a difference,
+    are features as well. ``labels``, 1 for an outlier, are for evaluation; ``known`` for the fit, NaN where nobody
+    knows. Rows of one value of ``clusters`` belong together. ``score`` is a finished score, to be repaired.
     """
 
     name: str
@@ -111,14 +94,16 @@ def read_fit_inputs(
         for names in (sensitive, drop)
     )
     text = {clusters or ""} if probable else {*groups, clusters or ""}
-    named = {*groups, *left_out, *text, *filter(None, roles.values())}
-    frame = read_table(path, text=text, verbatim={id_column or ""}, once=named)
+    frame = read_table(
+        path, text=text, verbatim={id_column or ""}, once={*groups, *left_out, *text, *filter(None, roles.values())}
+    )
     if len(frame) == 1:
         raise ValueError(f"{path} has one row; outliers are found by holding many rows against each other")
     columns = list(frame.columns)
     protected, dropped, strata, kept = (split_names(names, columns) for names in (sensitive, drop, given, keep))
-    used = {"--sensitive": protected, **{use: [name] for use, name in roles.items() if name is not None}}
-    used["--drop"] = dropped
+    used = {
+        "--sensitive": protected, **{use: [name] for use, name in roles.items() if name is not None}, "--drop": dropped
+    }  # fmt: skip
     for use, names in {"--given": strata, **used, "--keep": kept}.items():
         require_columns(names, columns, where=str(path), use=use)
     refuse_two_roles(used | {"--keep": kept})
@@ -196,7 +181,6 @@ def row_ids(frame: pd.DataFrame, id_column: str | None) -> Any:
     if repeated:
         warnings.warn(
             f"column {id_column!r} (--id) does not tell rows apart: {repeated} of {len(frame)} repeat an earlier id",
-            UserWarning,
             stacklevel=2,
         )
     return frame[id_column].to_numpy()
@@ -294,21 +278,20 @@ def ensemble_settings(options: dict[str, Any]) -> dict[str, Any]:
 class SavedModel:
     """A model file, and the columns of new rows that the model needs.
 
-    Attributes
-    ----------
-    table : TableEncoder or None
-        None for a model that was saved in Python without one.
-    model : FairOutlierEnsemble, BlindRepair or ScoreRepair
-    score : str
-        The column that a repair repairs, once rows have been read.
+    ``model`` is a `FairOutlierEnsemble`, `BlindRepair` or `ScoreRepair`, and computes as ``machine`` says, as far as it
+    has these parameters. ``table`` is None if it was saved in Python without one. ``score`` is the column that a repair
+    repairs, once rows have been read.
     """
 
-    def __init__(self, path: Path, trust: Sequence[str]) -> None:
+    def __init__(self, path: Path, trust: Sequence[str], step: Announce, **machine: Any) -> None:
+        step(f"Loading {path}")
         model = load_model(path, trusted=trust)
         self.path, self.score, self._sensitive = path, "", list[str]()
         self.model: Any = model[1] if isinstance(model, Pipeline) else model
         self.table: TableEncoder | None = model[0] if isinstance(model, Pipeline) else None
         self._aware = isinstance(self.model, ScoreRepair)  # by the group and the score alone
+        known = self.model.get_params(deep=False)
+        self.model.set_params(**{name: value for name, value in machine.items() if name in known})
 
     def require_ensemble(self, what: str) -> None:
         """Refuse a repair where only an ensemble will do."""
@@ -353,11 +336,6 @@ class SavedModel:
             require_columns(names, frame.columns, where=str(file), use=use)
         return frame
 
-    def set_machine(self, **settings: Any) -> None:
-        """Set how the model computes, as far as it has these parameters."""
-        known = self.model.get_params(deep=False)
-        self.model.set_params(**{name: value for name, value in settings.items() if name in known})
-
     def groups(self, frame: pd.DataFrame) -> Any:
         """The groups of the rows, where the model uses them."""
         names = self._sensitive
@@ -370,14 +348,15 @@ class SavedModel:
         names = getattr(self.model, "feature_names_in_", [])
         return number_columns(frame, names) if self.table is None else self.table.transform(frame)
 
-    def scores(self, frame: pd.DataFrame, rows: Any, done: Callable[[int], object]) -> FloatArray:
-        """Scores of the rows, a batch after the other; ``rows`` are encoded, and ``done`` counts them."""
+    def scores(self, frame: pd.DataFrame, rows: Any, step: Announce) -> FloatArray:
+        """Scores of the rows, a batch after the other; ``rows`` are encoded, and ``step`` tells of them."""
+        done = step(f"Scoring {len(frame):,} rows", total=len(frame))
         groups, given = self.groups(frame), score_column(self.score, frame) if self.score else None
         score, scores = self.model.outlier_scores if given is None else self.model.transform, []
         for start in range(0, len(frame), _BATCH):
             part = slice(start, start + _BATCH)
-            columns = [each if each is None else getattr(each, "iloc", each)[part] for each in (given, rows, groups)]
-            beside = {} if groups is None else {"sensitive_features": columns.pop()}
-            scores.append(score(*(each for each in columns if each is not None), **beside))
+            columns = [getattr(each, "iloc", each)[part] for each in (given, rows) if each is not None]
+            beside = {} if groups is None else {"sensitive_features": groups.iloc[part]}
+            scores.append(score(*columns, **beside))
             done(len(scores[-1]))
         return np.concatenate(scores)

@@ -56,9 +56,9 @@ class Commands(click.Group):
         if command is not None:
             own = click.Context(command, info_name=name, parent=ctx, resilient_parsing=ctx.resilient_parsing)
             given = command.make_parser(own).parse_args([*rest])[2]
-            for option in given:
+            for option in () if ctx.resilient_parsing else given:
                 single = isinstance(option, click.Option) and not (option.multiple or option.is_flag)
-                if single and given.count(option) > 1 and not ctx.resilient_parsing:
+                if single and given.count(option) > 1:
                     raise click.UsageError(f"{option.opts[0]} is given more than once; give it once", own)
         return name, command, rest
 
@@ -77,15 +77,12 @@ def plain_messages() -> Iterator[list[warnings.WarningMessage]]:
         warnings.simplefilter("always", UserWarning)
         try:
             yield caught
-        except (ValueError, OSError) as error:
+        except (ValueError, OSError, ImportError) as error:  # the last: an optional package, and how to install it
             raise Failure(one_line(_words(error))) from None
-        except ImportError as error:  # an optional package, named with how to install it
-            raise Failure(one_line(str(error))) from None
         except MemoryError:
             raise Failure("there is not enough memory for this; use fewer rows") from None
         finally:
-            notes = [_words(w.message) for w in caught if issubclass(w.category, UserWarning)]
-            for note in dict.fromkeys(notes):
+            for note in dict.fromkeys(_words(w.message) for w in caught if issubclass(w.category, UserWarning)):
                 click.echo(f"Note: {one_line(note)}", err=True)
 
 
@@ -111,9 +108,10 @@ def progress(*, quiet: bool) -> Iterator[Announce]:
     if quiet or not console.is_terminal:  # rich before 14.3 prints a blank line even when disabled
         yield _announce(lambda *_: None, lambda _: None)
         return
-    text = TextColumn("{task.description}", markup=False)
-    columns = (SpinnerColumn(), text, BarColumn(bar_width=20), TimeElapsedColumn())
-    bar = Progress(*columns, console=console, transient=True)
+    bar = Progress(
+        SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(bar_width=20), TimeElapsedColumn(),
+        console=console, transient=True,
+    )  # fmt: skip
     task = bar.add_task("", total=None)
     step = _announce(
         lambda stage, total: bar.update(task, description=stage, total=total, completed=0, refresh=True),
@@ -222,9 +220,6 @@ def _orderly_end() -> Iterator[None]:
         yield
         return
 
-    def leave(number: int, frame: FrameType | None) -> Any:  # noqa: ARG001
-        sys.exit(128 + number)
-
     asked: list[BaseException] = []
 
     def catch(lost: Any) -> None:
@@ -240,7 +235,8 @@ def _orderly_end() -> Iterator[None]:
             signal.setitimer(signal.ITIMER_REAL, 0.0)
             raise asked.pop()
 
-    before, told = signal.signal(signal.SIGTERM, leave), sys.unraisablehook
+    before = signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    told = sys.unraisablehook
     sys.unraisablehook = catch
     try:
         yield

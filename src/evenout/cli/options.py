@@ -29,15 +29,14 @@ class FiniteRange(click.FloatRange):
 class NonEmptyPath(click.Path):
     """A path; an empty one, such as a shell makes of an unset variable, would be the current folder."""
 
-    def __init__(self) -> None:
-        super().__init__(path_type=Path)
-
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """See `click.Path.convert`."""
         if value == "":
             self.fail("it is empty.", param, ctx)
         return super().convert(value, param, ctx)
 
+
+A_PATH = NonEmptyPath(path_type=Path)
 
 _SECTIONS = {
     "Most used": (
@@ -107,8 +106,7 @@ def read_contamination(ctx: click.Context, param: click.Parameter, value: str) -
     except ValueError:
         share = math.nan
     if not 0 < share <= 0.5:
-        words = f"{value} is neither a share above 0 and at most 0.5 nor a count of rows."
-        raise click.BadParameter(words, ctx, param)
+        raise click.BadParameter(f"{value} is neither a share above 0 and at most 0.5 nor a count of rows.", ctx, param)
     return share
 
 
@@ -122,8 +120,8 @@ def split_names(given: Sequence[str], columns: Sequence[str] = ()) -> list[str]:
     """
     names: list[str] = []
     for text in given:
-        whole = text in columns
-        names += [text] if whole else [part if part in columns else part.strip() for part in text.split(",")]
+        parts = [text] if text in columns else text.split(",")
+        names += [part if part in columns else part.strip() for part in parts]
     return [*dict.fromkeys(filter(None, names))]
 
 
@@ -282,7 +280,7 @@ score_option = click.option(
 )
 new_groups_option = columns_option("--sensitive", help="Models that use the group of new rows: its columns.")
 out_option = click.option(
-    "--out", type=NonEmptyPath(), default=Path("evenout-out"), show_default=True, metavar="DIR",
+    "--out", type=A_PATH, default=Path("evenout-out"), show_default=True, metavar="DIR",
     help="Folder for the results.",
 )  # fmt: skip
 column_options = _all(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import numpy as np
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 from scipy.stats import spearmanr
 from sklearn.pipeline import Pipeline
@@ -58,11 +58,10 @@ _NUMBERS = 36  # columns of a terminal that the two columns of numbers may take
 
 def as_json_text(summary: dict[str, Any]) -> str:
     """One JSON object; a number that does not exist is null."""
-
-    def plain(value: Any) -> Any:
-        return finite(vars(value) if isinstance(value, BeforeAfter) else value.tolist())
-
-    return json.dumps(finite(summary), indent=2, ensure_ascii=False, default=plain)
+    return json.dumps(
+        finite(summary), indent=2, ensure_ascii=False,
+        default=lambda value: finite(vars(value) if isinstance(value, BeforeAfter) else value.tolist()),
+    )  # fmt: skip
 
 
 def summarise_fit(
@@ -105,7 +104,6 @@ def summarise_repair(
     blind, names = isinstance(model, BlindRepair), model.group_names_
     rates = np.column_stack([flag_rates(y, codes, len(names), model.contamination) for y in (base, after)])
     rates = model.flag_rates_ if blind else rates
-    ratio = rate_ratio(rates) if len(names) >= 2 else np.full(2, np.nan)
     return {
         "input": {"name": inputs.name, "sha256": inputs.sha256, "rows": len(base)},
         "repair": type(model).__name__,
@@ -126,7 +124,7 @@ def summarise_repair(
         "outcome": model.outcome_.to_dict() if blind else None,
         "request_met": bool(model.request_met_) if blind else None,
         "flag_rates": {name: BeforeAfter(*pair) for name, pair in zip(names, rates.tolist(), strict=True)},
-        "flag_rate_ratio": BeforeAfter(*ratio.tolist()),
+        "flag_rate_ratio": BeforeAfter(*(rate_ratio(rates).tolist() if len(names) >= 2 else (np.nan, np.nan))),
         "flag_rate_ratio_interval": model.flag_rate_ratio_interval_ if blind else (np.nan, np.nan),
         "resemblance": model.lambda_ if blind else {},
         "strength": None if blind else model.strength_,
@@ -139,8 +137,9 @@ def _plain_settings(model: Any) -> dict[str, Any]:
     """The parameters of an estimator; those of an object in it as a dict."""
     settings = model.get_params(deep=False)
     if isinstance(settings.get("fairness"), dict):  # a notion may be an object
-        weights = settings["fairness"].items()
-        settings["fairness"] = {each if isinstance(each, str) else repr(each): weight for each, weight in weights}
+        settings["fairness"] = {
+            each if isinstance(each, str) else repr(each): weight for each, weight in settings["fairness"].items()
+        }
     return {name: _plain_settings(value) if hasattr(value, "get_params") else value for name, value in settings.items()}
 
 
@@ -175,15 +174,14 @@ def show_fit(summary: dict[str, Any], model: FairOutlierEnsemble, out: str, file
     bias = (NOTIONS[figures.notions[0]] if len(figures.notions) == 1 else Notion).label
     where = "unseen rows" if figures.unseen_estimate == "everything refitted" else "unseen by the weights"
     shown, ends = figures.bias_shown, figures.bias_unseen_interval
+    training, ratio = figures.outcome.judged_on == "training", figures.flag_rate_ratio_unseen
+    even = with_interval(ratio.after, figures.flag_rate_ratio_unseen_interval)
     rows = [
-        (f"{bias}, {where}", with_interval(shown.before, ends["before"]), with_interval(shown.after, ends["after"]))
+        (f"{bias}, {where}", with_interval(shown.before, ends["before"]), with_interval(shown.after, ends["after"])),
+        *([_row(f"{bias}, training rows", figures.bias_training)] if training else []),
+        (f"Lowest / highest flag rate, {where}", with_interval(ratio.before), even),
+        *_flag_rows(figures.groups, figures.flag_rates, " in training"),
     ]
-    if figures.outcome.judged_on == "training":
-        rows.append(_row(f"{bias}, training rows", figures.bias_training))
-    ratio = figures.flag_rate_ratio_unseen
-    after = with_interval(ratio.after, figures.flag_rate_ratio_unseen_interval)
-    rows.append((f"Lowest / highest flag rate, {where}", with_interval(ratio.before), after))
-    rows += _flag_rows(figures.groups, figures.flag_rates, " in training")
     biases = [f"{name} {before:.2f}, after {after:.2f}" for name, (before, after) in summary["attribute_bias"].items()]
     bound = "" if summary["probable_bound"] is None else probable_words(summary["probable_bound"])
     lost = "" if auc is None else f", AUC {round(auc.after - auc.before, 2) + 0.0:+.2f}"
@@ -216,18 +214,14 @@ def show_repair(summary: dict[str, Any], out: str, files: list[str]) -> None:
     """Show flag rates before and after a repair, what is gone of the gap, and the price."""
     low, high = summary["flag_rate_ratio_interval"]
     rows = _flag_rows(summary["groups"], summary["flag_rates"])
-    rows.append(_row("Lowest / highest flag rate", summary["flag_rate_ratio"]))
     if len(summary["groups"]) < 2:
         sentences = [NOBODY]
     elif summary["outcome"] is None and not summary["gap_detected"] and not summary["strength"]:
         sentences = ["No gap between groups can be told from noise: the scores are as they were."]
     elif summary["outcome"] is None:
-        gone, asked = summary["bias_reduction"], summary["settings"]["bias_reduction"]
-        short = (
-            f", less than the {percent(DEFAULT_REDUCTION)} aimed at"
-            if asked is None and gone < DEFAULT_REDUCTION
-            else ""
-        )
+        gone = summary["bias_reduction"]
+        missed = summary["settings"]["bias_reduction"] is None and gone < DEFAULT_REDUCTION
+        short = f", less than the {percent(DEFAULT_REDUCTION)} aimed at" if missed else ""
         removed = f"{percent(gone)} of the gap between mean scores is gone on unseen rows{short}."
         sentences = [
             "" if math.isnan(gone) else removed,
@@ -237,6 +231,7 @@ def show_repair(summary: dict[str, Any], out: str, files: list[str]) -> None:
         ends = "" if math.isnan(low) else f"; 95% interval of lowest / highest: {low:.2f} to {high:.2f}"
         sentences = [summary["outcome"]["words"], f"Flag rates are those of rows that the repair has not seen{ends}."]
     price = f"Price: {_replaced(summary)}, rank correlation with the score {summary['rank_correlation']:.2f}."
+    rows.append(_row("Lowest / highest flag rate", summary["flag_rate_ratio"]))
     _show(summary, rows, [*sentences, resemblance_words(summary["resemblance"]), price], out, files)
 
 
@@ -268,10 +263,9 @@ def _show(
     ``head`` stands over the names of the figures.
     """
     console = Console(file=sys.stdout, highlight=False, markup=False, emoji=False)
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column(head, no_wrap=True, overflow="ellipsis", max_width=max(20, console.width - _NUMBERS))
-    for name in ("before", "after"):
-        table.add_column(name, justify="right", no_wrap=True)
+    named = Column(head, no_wrap=True, overflow="ellipsis", max_width=max(20, console.width - _NUMBERS))
+    numbers = (Column(name, justify="right", no_wrap=True) for name in ("before", "after"))
+    table = Table(named, *numbers, box=None, pad_edge=False, padding=(0, 2, 0, 0))
     detection = {"AUC": summary["auc"], "Known outliers among the flagged": summary["precision_flagged"]}
     for label, before, after in [*rows, *(_row(name, each) for name, each in detection.items() if each)]:
         table.add_row(Text(one_line(label)), before, after)
@@ -290,15 +284,12 @@ def _show(
 
 def show_claims(results: "Results") -> None:
     """Show the verdict on every claim of the paper, and where the page is."""
-    table = Table(title="The paper's claims, and those added (+)", title_justify="left")
-    table.add_column("")
-    table.add_column("claim", ratio=1)
-    table.add_column("verdict", no_wrap=True)
+    columns = Column(""), Column("claim", ratio=1), Column("verdict", no_wrap=True)
+    table = Table(*columns, title="The paper's claims, and those added (+)", title_justify="left")
     colours = {"holds": "green", "does not hold": "red"}
     for claim in results.claims:
-        mark = "+" if claim.origin == "added" else ""
         verdict = f"[{colours.get(claim.verdict, 'yellow')}]{claim.verdict}[/]"
-        table.add_row(f"{claim.id}{mark}", claim.statement, verdict)
+        table.add_row(claim.id + ("+" if claim.origin == "added" else ""), claim.statement, verdict)
     Console(highlight=False).print(table)
     click.echo(one_line(f"Page: {results.page}"))
     click.echo(one_line(f"Points: {results.points}"))

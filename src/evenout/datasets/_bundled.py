@@ -1,21 +1,18 @@
 """The bundled data sets: a table of their contents, and the loader."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib.resources import files
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
+
+import pandas as pd
 
 from evenout.datasets._dataset import Dataset, RandomState, sample_groups
 from evenout.exceptions import InputError
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-    # Features (n x d), labels (n) and one column per protected attribute (n x number of attributes).
-    Parts: TypeAlias = tuple[pd.DataFrame, pd.Series, pd.DataFrame]
+# Features (n x d), labels (n) and one column per protected attribute (n x number of attributes).
+Parts: TypeAlias = tuple[pd.DataFrame, pd.Series, pd.DataFrame]
 
 
 def load_dataset(
@@ -52,8 +49,6 @@ def load_dataset(
     >>> load_dataset("credit", sensitive=["age", "sex"])
     Dataset('credit': 30000 rows, 19 features, 6636 outliers; age: 4 groups, sex: 2 groups)
     """
-    import pandas as pd
-
     if name not in BUNDLED:
         near = get_close_matches(str(name).lower(), BUNDLED, n=1)
         hint = f" Did you mean {near[0]!r}?" if near else ""
@@ -80,7 +75,9 @@ def load_dataset(
         groups = protected[columns if isinstance(columns, str) else list(columns)]
     else:
         groups = sample_groups(y, bundled.n_groups, strength=strength, random_state=random_state)
-    return Dataset(X.astype("float64"), y, groups, name, bundled.description)
+    parts = ("row", "outlier", "groups", "source", "licence")
+    description = "\n".join(f"{part.capitalize()}: {getattr(bundled, part)}." for part in parts)
+    return Dataset(X.astype("float64"), y, groups, name, description)
 
 
 def list_datasets() -> list[str]:
@@ -118,8 +115,6 @@ def _split_german(frame: pd.DataFrame) -> Parts:
 
 
 def _split_credit(frame: pd.DataFrame) -> Parts:
-    import pandas as pd
-
     protected = frame[["EDUCATION", "AGE", "SEX", "MARRIAGE"]].rename(columns=str.lower)
     bands = ["under 30", "30-39", "40-49", "50 and over"]
     protected["age"] = pd.cut(protected["age"], [0, 30, 40, 50, 200], right=False, labels=bands).astype(str)
@@ -146,12 +141,6 @@ class BundledFile:
     licence: str = "CC BY 4.0"
     protected: tuple[str, ...] = ()
     split: Callable[[pd.DataFrame], Parts] = lambda frame: (frame.drop(columns="outlier"), frame["outlier"], frame[[]])
-
-    @property
-    def description(self) -> str:
-        """Five lines for the user: row, outlier, groups, source and licence."""
-        parts = ("row", "outlier", "groups", "source", "licence")
-        return "\n".join(f"{part.capitalize()}: {getattr(self, part)}." for part in parts)
 
 
 BUNDLED = {

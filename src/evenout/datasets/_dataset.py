@@ -1,18 +1,14 @@
 """A data set, and protected groups sampled for those that have none."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 from evenout.core.types import IntArray
 from evenout.exceptions import Message
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -40,8 +36,6 @@ class Dataset:
     description: str
 
     def __repr__(self) -> str:
-        import pandas as pd
-
         n, d = self.X.shape
         protected = pd.DataFrame(self.sensitive)
         groups = ", ".join(f"{column}: {protected[column].nunique()} groups" for column in protected)
@@ -88,8 +82,6 @@ def sample_groups(
     >>> groups[900:].value_counts().to_dict()
     {'group 2': 93, 'group 1': 7}
     """
-    import pandas as pd
-
     from evenout.metrics import read_labels  # imports scikit-learn in turn
 
     labels = read_labels(y, name=Message("y"))
@@ -114,8 +106,6 @@ def sample_groups(
 
 def group_series(codes: IntArray, *, index: Any = None) -> pd.Series:
     """Name the groups 0..g-1 (shape (n,)) ``"group 1"`` to ``"group g"``."""
-    import pandas as pd
-
     names = np.array([f"group {j + 1}" for j in range(codes.max() + 1)], dtype=object)
     return pd.Series(names[codes], index=index, name="group")
 

@@ -1,10 +1,9 @@
 """Simulations of spurious bias: one group is flagged more often, for a known reason."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 
 from evenout.datasets._dataset import Dataset, RandomState, check_strength, group_series, random_generator
 
@@ -42,14 +41,9 @@ SCENARIOS = {
 
 
 def make_biased_outliers(
-    scenario: str,
-    n: int = 2000,
-    *,
-    n_groups: int = 2,
-    outlier_rate: float = 0.1,
-    strength: float = 1.0,
+    scenario: str, n: int = 2000, *, n_groups: int = 2, outlier_rate: float = 0.1, strength: float = 1.0,
     random_state: RandomState = None,
-) -> Dataset:
+) -> Dataset:  # fmt: skip
     """Simulate data on which detectors flag a group more, for a reason that is known.
 
     Eight features: four *informative* ones x, which make an outlier, and four *nuisance* ones z, which say
@@ -100,8 +94,6 @@ def make_biased_outliers(
     >>> make_biased_outliers("variance", n=500, random_state=0)
     Dataset('variance': 500 rows, 8 features, 50 outliers; group: 2 groups)
     """
-    import pandas as pd
-
     if scenario not in SCENARIOS:
         raise ValueError(f"scenario is {scenario!r}; choose one of {', '.join(SCENARIOS)}.")
     if n < 100:

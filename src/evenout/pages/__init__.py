@@ -11,15 +11,14 @@ from typing import Any
 
 from evenout import __version__
 
-__all__ = ["html_table", "policy", "safe", "static", "style", "template", "versions"]
-
 
 def template(package: str, name: str, **filters: Any) -> Any:
     """Load a template of a package; values are escaped, and a missing one is an error."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
-    settings: dict[str, Any] = {"autoescape": True, "trim_blocks": True, "lstrip_blocks": True}
-    environment = Environment(loader=PackageLoader(package), undefined=StrictUndefined, **settings)
+    environment = Environment(
+        loader=PackageLoader(package), undefined=StrictUndefined, autoescape=True, trim_blocks=True, lstrip_blocks=True
+    )
     environment.filters.update(filters)
     return environment.get_template(name)
 
@@ -70,5 +69,4 @@ def html_table(heads: Sequence[str], rows: Iterable[Sequence[str]], caption: str
 
 def versions(python: str, *packages: str) -> dict[str, str]:
     """Versions that a result depends on: of Python, under the name ``python``, of evenout and of packages."""
-    own = {python: platform.python_version(), "evenout": __version__}
-    return own | {name: version(name) for name in packages}
+    return {python: platform.python_version(), "evenout": __version__, **{name: version(name) for name in packages}}

@@ -120,9 +120,8 @@ class Finds:
     def of(cls, outcomes: ListOutcomes, groups: BoolArray) -> "Finds":
         """For the rows of the groups that are marked, together."""
         inside = groups[outcomes.group]
-        y, pi, raised = outcomes.outcome, outcomes.probability, outcomes.responses()
-        back = ~np.isnan(y)
-        hit, chance = inside & (y == 1.0), pi < 1.0
+        pi, raised, back = outcomes.probability, outcomes.responses(), ~np.isnan(outcomes.outcome)
+        hit, chance = inside & (outcomes.outcome == 1.0), pi < 1.0
         known, known_outliers = int(outcomes.n_known[groups].sum()), int(outcomes.n_known_outliers[groups].sum())
         n_rows, n_looks = int(outcomes.n_rows[groups].sum()), int(inside.sum())
         unlooked, n_pending = n_rows - known - n_looks, int((inside & ~back).sum())
@@ -142,15 +141,11 @@ class Finds:
         saved = _saved(outcomes, hit & chance, raised)
         value = float((r * (w - 1.0)).sum()) if np.isfinite(largest) and np.isfinite(most_raised) else np.nan
         missed = Count(
-            value if unlooked else 0.0,
-            saved * float(_variance(w, r).sum()),
-            most_raised * (largest - 1.0),
+            value if unlooked else 0.0, saved * float(_variance(w, r).sum()), most_raised * (largest - 1.0),
             saved * float(_variance(largest, most_raised)) if np.isfinite(largest) else np.inf,
-            _effective(r * (w - 1.0)),
-            unlooked,
-        )
-        confirmed = known_outliers + int(hit.sum())
-        return cls(n_rows, n_looks, known, confirmed, pending, missed)
+            _effective(r * (w - 1.0)), unlooked,
+        )  # fmt: skip
+        return cls(n_rows, n_looks, known, known_outliers + int(hit.sum()), pending, missed)
 
 
 def _effective(weight: FloatArray) -> float:
@@ -199,7 +194,7 @@ def estimate_rows(lists: Sequence[ListOutcomes], names: Sequence[str], confidenc
     """
     n_groups = len(names)
     domains = [(ALL, np.ones(n_groups, dtype=bool))]
-    domains += [(name, np.arange(n_groups) == g) for g, name in enumerate(names)] if n_groups > 1 else []
+    domains += zip(names, np.eye(n_groups, dtype=bool), strict=True) if n_groups > 1 else []
     rows: list[Row] = []
     p = group_tests(lists[-1]) if n_groups > 1 else {}
     for name, groups in domains:
@@ -213,20 +208,21 @@ def averaged(rounds: Sequence[Finds], chance_looks: Sequence[int]) -> Finds:
 
     Given the past, each round is unbiased for the outliers of all rows, and the errors of rounds are uncorrelated.
     """
-    last = rounds[-1]
-    share = np.array(chance_looks, dtype=float)
+    last, share = rounds[-1], np.array(chance_looks, dtype=float)
     if len(rounds) == 1 or not np.isfinite([each.missed.value for each in rounds]).all() or not share.sum():
         return last
     share /= share.sum()
     weighted = list(zip(share, rounds, strict=True))
     # Outliers that later rounds have found were missed by earlier ones.
     found = last.confirmed + last.pending.value
-    later = float(sum(a * (found - each.confirmed - each.pending.value) for a, each in weighted))
-    mean = float(sum(a * each.missed.value for a, each in weighted))
-    variance = float(sum(a**2 * each.missed.variance for a, each in weighted))
     step, step_variance = max((a * each.missed.step, a**2 * each.missed.step_variance) for a, each in weighted)
-    n_finds = sum(each.missed.n_finds for each in rounds)
-    return replace(last, missed=Count(mean, variance, step, step_variance, n_finds, last.missed.most, later))
+    missed = Count(
+        float(sum(a * each.missed.value for a, each in weighted)),
+        float(sum(a**2 * each.missed.variance for a, each in weighted)), step, step_variance,
+        sum(each.missed.n_finds for each in rounds), last.missed.most,
+        float(sum(a * (found - each.confirmed - each.pending.value) for a, each in weighted)),
+    )  # fmt: skip
+    return replace(last, missed=missed)
 
 
 def _rows(name: str, found: Finds, confidence: float, p: dict[str, float]) -> list[Row]:
@@ -270,21 +266,19 @@ def _share(part: float, rest: float, empty: float = float("nan")) -> float:
 def group_tests(outcomes: ListOutcomes) -> dict[str, float]:
     """p-values of "the same in all groups", by measure; a measure that cannot be tested is not there."""
     n_groups = len(outcomes.n_rows)
-    each = [Finds.of(outcomes, np.arange(n_groups) == g) for g in range(n_groups)]
-    listed = np.array([found.confirmed + found.pending.value for found in each])
-    looked = np.array([found.n_looks + found.n_known for found in each], dtype=float)
-    missed = np.array([found.missed.value for found in each])
-    extra = np.array([found.pending.variance for found in each])
+    found = [Finds.of(outcomes, group) for group in np.eye(n_groups, dtype=bool)]
+    listed = np.array([each.confirmed + each.pending.value for each in found])
+    looked = np.array([each.n_looks + each.n_known for each in found], dtype=float)
+    missed, spread, extra = np.array(
+        [(each.missed.value, each.missed.variance, each.pending.variance) for each in found]
+    ).T.copy()
     p = {"precision": _same_share(listed, looked, extra)}
     if np.isfinite(missed).all():
-        spread = np.array([found.missed.variance for found in each])
-        rows = outcomes.n_rows.astype(float)
-        inliers = rows - listed - missed
+        inliers = outcomes.n_rows - listed - missed
         alarm = float((looked - listed).sum() / max(inliers.sum(), 1.0))
         p["false_alarms"] = _same_share(looked - listed, inliers, extra + alarm**2 * spread)
-        drawn = [
-            1.0 / outcomes.probability[(outcomes.group == g) & (outcomes.probability < 1.0)] for g in range(n_groups)
-        ]
+        chance = outcomes.probability < 1.0
+        drawn = [1.0 / outcomes.probability[chance & (outcomes.group == g)] for g in range(n_groups)]
         typical = np.array([w.mean() if len(w) else 1.0 for w in drawn])
         p["recall"] = _same_recall(listed, missed, typical, extra)
     return {name: value for name, value in p.items() if np.isfinite(value)}

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from sklearn.metrics import roc_auc_score
 
 from evenout.core.stacking import LEAST_OF_A_KIND, Population, inverse_propensity, learn_stack
@@ -71,10 +72,9 @@ def add_rounds(
     """Add the outcomes of one plan or several; rounds of the same rows are joined."""
     if isinstance(plans, InvestigationPlan):
         plans, outcomes = [plans], [outcomes]
-    plans, outcomes = [*plans], [*outcomes]
+    plans, outcomes, merged = [*plans], [*outcomes], [*lessons]
     if not plans or len(plans) != len(outcomes):
         raise InputError("give as many {@outcomes} as plans, and at least one")
-    merged = [*lessons]
     for plan, given in zip(plans, outcomes, strict=True):
         latest = Lesson.of(plan, given, sensitive)
         same = next((i for i, lesson in enumerate(merged) if lesson.same_rows(latest.X)), None)
@@ -87,11 +87,9 @@ def add_rounds(
 
 def training_table(model: Any, lessons: Sequence[Lesson]) -> dict[str, Any]:
     """Arguments of a fit on the rows of all lessons."""
-    import pandas as pd
-
     labels, propensity = _labels(lessons)
-    X, groups = [lesson.X for lesson in lessons], [_groups(model, lesson) for lesson in lessons]
     known = {"labels": labels, "label_propensity": propensity}
+    X, groups = [lesson.X for lesson in lessons], [_groups(model, lesson) for lesson in lessons]
     if len(lessons) == 1:
         return {"X": X[0], "sensitive_features": groups[0], **known}
     together = pd.concat(X, ignore_index=True) if all(hasattr(each, "iloc") for each in X) else np.concatenate(X)
@@ -142,19 +140,14 @@ class Trial:
     def of(cls, model: Any, lessons: Sequence[Lesson], earlier: Sequence[Lesson]) -> "Trial | None":
         """Compare both scores; None if too few outcomes came back."""
         labels, propensity = _labels(lessons)
-        old = np.full(len(labels), np.nan)
-        seen = [each.labels for each in earlier]
-        if seen:
-            old[: sum(map(len, seen))] = np.concatenate(seen)
+        old = np.concatenate([*(each.labels for each in earlier), np.full(len(labels), np.nan)])
         known = np.flatnonzero(~np.isnan(labels))
-        fresh = np.flatnonzero(np.isnan(old[known]))
-        y = labels[known]
+        fresh, y = np.flatnonzero(np.isnan(old[known])), labels[known]
         kinds = int(y[fresh].sum()), len(fresh) - int(y[fresh].sum())
         if min(kinds) < max(LEAST_OF_A_KIND, _FOLDS):
             return None
         S = np.concatenate([model.detector_scores(each.X, sensitive_features=each.sensitive) for each in lessons])
-        scores = model._result.scores
-        t = replace(scores, stack=None).base(S)
+        t = replace(model._result.scores, stack=None).base(S)
         chance = None if propensity is None else propensity[known]
         weight = np.ones(len(fresh)) if chance is None else inverse_propensity(chance[fresh])[0]
         population, S, t = Population.of(S, t), S[known], t[known]
@@ -164,9 +157,10 @@ class Trial:
         for part in range(_FOLDS):
             held = fresh[fold == part]
             rest = np.setdiff1d(np.arange(len(y)), held)
-            given = None if chance is None else chance[rest]
-            stack = learn_stack(S[rest], t[rest], y[rest], propensity=given, population=population)
+            stack = learn_stack(
+                S[rest], t[rest], y[rest], propensity=None if chance is None else chance[rest], population=population
+            )
             learnt[fold == part] = stack.apply(S[held], t[held])
-        before = float(roc_auc_score(y[fresh], scores.base(S[fresh]), sample_weight=weight))
+        before = float(roc_auc_score(y[fresh], model._result.scores.base(S[fresh]), sample_weight=weight))
         after = float(roc_auc_score(y[fresh], learnt, sample_weight=weight))
         return cls(before, after, float(np.sqrt(max(before * (1.0 - before), 0.05) / min(kinds))))

@@ -4,9 +4,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 from scipy.stats import rankdata
 
 from evenout.core.types import BoolArray, FloatArray, IntArray
@@ -21,9 +22,6 @@ from evenout.tables.files import read_table, require_columns
 from evenout.tables.parameters import check_parameters, integer, number
 from evenout.tables.rows import as_seed, label_numbers, read_numbers
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 _RULES = {"budget": integer(1), "explore": number(0, 1)}
 COLUMNS = ("row", "id", "chosen by", "probability", "score", "rank", "stratum", "known")  # of a file
 _SHOWN = 8  # printed groups
@@ -37,10 +35,9 @@ class InvestigationPlan:
 
     Parameters
     ----------
-    propensity : array of shape (n,)
+    propensity, scores : arrays of shape (n,)
         The probability of each row of X to be on the list; they sum to the budget. Above 0 for every row if there is
         chance. A row whose outcome was known before is not on the list and has 1: it is known whatever is drawn.
-    scores : array of shape (n,)
     chosen : array of shape (budget,)
         Positions of the rows on the list, the highest score first.
     by_score : array of shape (n,)
@@ -76,7 +73,7 @@ class InvestigationPlan:
     by_score: BoolArray
     strata: IntArray
     strata_names: tuple[str, ...]
-    index: "pd.Index"
+    index: pd.Index
     known: FloatArray
     promised: float | None = None
     notes: tuple[str, ...] = ()
@@ -85,15 +82,9 @@ class InvestigationPlan:
 
     @classmethod
     def of(
-        cls,
-        scores: Any,
-        *,
-        budget: int = 200,
-        explore: float = 0.1,
-        sensitive_features: Any = None,
-        random_state: Any = None,
-        known: Any = None,
-    ) -> "InvestigationPlan":
+        cls, scores: Any, *, budget: int = 200, explore: float = 0.1, sensitive_features: Any = None,
+        random_state: Any = None, known: Any = None,
+    ) -> "InvestigationPlan":  # fmt: skip
         """Plan by any score, higher = more outlying.
 
         Parameters
@@ -111,8 +102,6 @@ class InvestigationPlan:
             Outcomes of rows that were investigated before, 1 or 0, missing for all others; a series may hold some of
             the rows. They are not investigated again.
         """
-        import pandas as pd
-
         check_parameters({"budget": budget, "explore": explore}, _RULES)
         missing = np.asarray(pd.isna(scores))
         if missing.ndim == 1 and missing.any():
@@ -165,8 +154,8 @@ class InvestigationPlan:
             return {}
         new = np.isnan(self.known)
         looks = np.bincount(self.strata[new], weights=self.propensity[new], minlength=len(self.strata_names))
-        rows = np.maximum(np.bincount(self.strata[new], minlength=len(self.strata_names)), 1)
-        return dict(zip(self.strata_names, (looks / rows).tolist(), strict=True))
+        rows = np.bincount(self.strata[new], minlength=len(self.strata_names))
+        return dict(zip(self.strata_names, (looks / np.maximum(rows, 1)).tolist(), strict=True))
 
     @property
     def look_rate_ratio(self) -> float:
@@ -174,25 +163,18 @@ class InvestigationPlan:
         rates = [*self.look_rates.values()]
         return min(rates) / max(rates) if len(rates) > 1 and max(rates) > 0 else float("nan")
 
-    def to_frame(self, reasons: int = 0) -> "pd.DataFrame":
+    def to_frame(self, reasons: int = 0) -> pd.DataFrame:
         """The rows on the list, the highest score first, with the index of X.
 
         Columns: ``id``; ``chosen by``, "score" or "chance"; ``probability`` of being listed; ``score``; ``rank``, 1 is
         the highest; and, if the plan is that of a `FairOutlierEnsemble`, so many ``reasons``: ``reason_1``, ...
         """
-        import pandas as pd
-
         rows = self.chosen
-        frame = pd.DataFrame(
-            {
-                "id": self.index[rows],
-                "chosen by": np.where(self.by_score[rows], "score", "chance").astype(object),
-                "probability": self.propensity[rows],
-                "score": self.scores[rows],
-                "rank": rankdata(-self.scores, method="min").astype(np.int64)[rows],
-            },
-            index=self.index[rows],
-        )
+        frame = pd.DataFrame({
+            "id": self.index[rows], "chosen by": np.where(self.by_score[rows], "score", "chance").astype(object),
+            "probability": self.propensity[rows], "score": self.scores[rows],
+            "rank": rankdata(-self.scores, method="min").astype(np.int64)[rows],
+        }, index=self.index[rows])  # fmt: skip
         if reasons:
             if self.reasons is None:
                 raise InputError("reasons need the plan of a FairOutlierEnsemble; {reasons=0} leaves them out")
@@ -201,10 +183,8 @@ class InvestigationPlan:
                 frame[f"reason_{i + 1}"] = [text[i] if i < len(text) else "" for text in texts]
         return frame
 
-    def labels(self, outcomes: Any) -> "pd.Series":
+    def labels(self, outcomes: Any) -> pd.Series:
         """Outcomes of every row of X, 1 or 0, NaN where unknown, for the ``labels`` of a fit; see `estimate`."""
-        import pandas as pd
-
         return pd.Series(self._outcomes(outcomes)[0], index=self.index, name="label")
 
     def _outcomes(self, outcomes: Any) -> tuple[FloatArray, int]:
@@ -212,17 +192,12 @@ class InvestigationPlan:
         values = _read_outcomes(outcomes, self.index, "outcomes")
         listed = np.zeros(len(values), dtype=bool)
         listed[self.chosen] = True
-        other = ~listed & np.isnan(self.known) & ~np.isnan(values)
-        return np.where(listed, values, self.known), int(other.sum())
+        return np.where(listed, values, self.known), int((~listed & np.isnan(self.known) & ~np.isnan(values)).sum())
 
     def estimate(
-        self,
-        outcomes: Any,
-        sensitive_features: Any = None,
-        *,
-        earlier: Iterable[tuple["InvestigationPlan", Any]] = (),
-        confidence: float = 0.95,
-    ) -> "PlanEstimate":
+        self, outcomes: Any, sensitive_features: Any = None, *,
+        earlier: Iterable[tuple["InvestigationPlan", Any]] = (), confidence: float = 0.95,
+    ) -> "PlanEstimate":  # fmt: skip
         """Estimate what the list found and missed, for all rows and by group, with intervals from the draw itself.
 
         Parameters
@@ -239,20 +214,17 @@ class InvestigationPlan:
             Of the intervals.
         """
         check_parameters({"confidence": confidence}, {"confidence": number(0.5, 0.999)})
-        codes, names = self.strata, self.strata_names
-        if sensitive_features is not None:
-            codes, names = _strata(sensitive_features, self.index)
+        own = self.strata, self.strata_names
+        codes, names = own if sensitive_features is None else _strata(sensitive_features, self.index)
         rounds = [*earlier, (self, outcomes)]
-        for plan, _ in rounds[:-1]:
-            if len(plan.scores) != len(self.scores) or not plan.index.equals(self.index):
-                raise InputError("{@earlier} has a plan of other rows; rounds are averaged over the same rows alone")
+        if not all(plan.index.equals(self.index) for plan, _ in rounds):
+            raise InputError("{@earlier} has a plan of other rows; rounds are averaged over the same rows alone")
         read = [(plan, *plan._outcomes(given)) for plan, given in rounds]
         lists = [plan._list_outcomes(values, codes, max(len(names), 1)) for plan, values, _ in read]
         if np.isnan(lists[-1].outcome).all():
             raise InputError("{@outcomes} has no outcome of a row on the list; fill in what came back")
-        rows = estimate_rows(lists, names or (ALL,), confidence)
         notes = self._estimate_notes(lists[-1], names, read[-1][2])
-        return PlanEstimate(tuple(rows), tuple(notes), confidence)
+        return PlanEstimate(tuple(estimate_rows(lists, names or (ALL,), confidence)), tuple(notes), confidence)
 
     def _list_outcomes(self, values: FloatArray, codes: IntArray, n_groups: int) -> ListOutcomes:
         """The rows on the list, with the outcomes of all rows and the codes of their groups."""
@@ -282,30 +254,26 @@ class InvestigationPlan:
         hit = chance & (outcomes.outcome == 1.0)
         none = [name for g, name in enumerate(names) if not (hit & (outcomes.group == g)).any()]
         if none or not hit.any():
-            named = ", ".join([*map(repr, none[:5]), *(["..."] if len(none) > 5 else [])])
-            where = f" in {named}" if hit.any() else ""
+            where = f" in {', '.join([*map(repr, none[:5]), *(['...'] if len(none) > 5 else [])])}" if hit.any() else ""
             notes.append(f"No outlier was found by chance{where}: there the bound on what was missed is one-sided.")
         return notes
 
-    def save(self, path: Any, beside: "pd.DataFrame | None" = None) -> None:
+    def save(self, path: Any, beside: pd.DataFrame | None = None) -> None:
         """Write a CSV file with all that `estimate` needs: the list first, then the probabilities of all other rows.
 
         ``beside``, a frame of n rows, has more columns for the file, such as groups.
         """
-        import pandas as pd
-
         chosen_by = np.full(len(self.scores), "", dtype=object)
         chosen_by[self.chosen] = np.where(self.by_score[self.chosen], "score", "chance")
         chosen_by[~np.isnan(self.known)] = "known"
-        names = np.array(self.strata_names or ("",), dtype=object)
-        rank = rankdata(-self.scores, method="min").astype(np.int64)
         columns = (
-            np.arange(1, len(self.scores) + 1), np.asarray(self.index), chosen_by, self.propensity, self.scores, rank,
-            names[self.strata], self.known,
+            np.arange(1, len(self.scores) + 1), np.asarray(self.index), chosen_by, self.propensity, self.scores,
+            rankdata(-self.scores, method="min").astype(np.int64),
+            np.array(self.strata_names or ("",), dtype=object)[self.strata], self.known,
         )  # fmt: skip
         empty = {"stratum": not self.strata_names, "known": np.isnan(self.known).all()}
-        frame = pd.DataFrame(dict(zip(COLUMNS, columns, strict=True)))
-        frame = frame.drop(columns=[name for name, left_out in empty.items() if left_out])
+        filled = zip(COLUMNS, columns, strict=True)
+        frame = pd.DataFrame({name: column for name, column in filled if not empty.get(name)})
         if beside is not None:
             frame = pd.concat([frame, beside.reset_index(drop=True)], axis=1)
         others = np.setdiff1d(np.arange(len(frame)), self.chosen)
@@ -313,7 +281,7 @@ class InvestigationPlan:
             write_table(frame.iloc[np.concatenate([self.chosen, others])], file)
 
     @classmethod
-    def load(cls, path: Any) -> "tuple[InvestigationPlan, pd.DataFrame]":
+    def load(cls, path: Any) -> tuple["InvestigationPlan", pd.DataFrame]:
         """A plan from a file of `save`, and all columns of the file, both in the order of X and indexed by id."""
         path = Path(path)
         table = read_table(path, text={"stratum"}, verbatim={"id", "chosen by"})
@@ -324,9 +292,8 @@ class InvestigationPlan:
         table = table.sort_values("row").set_index("id", drop=False)
         _refuse_repeated(table.index)
         by, propensity = table["chosen by"].to_numpy(), column_numbers("probability", table["probability"])
-        scores, known = column_numbers("score", table["score"]), np.full(len(table), np.nan)
-        if "known" in table:
-            known = column_numbers("known", table["known"])
+        scores = column_numbers("score", table["score"])
+        known = column_numbers("known", table["known"]) if "known" in table else np.full(len(table), np.nan)
         chosen = np.flatnonzero((by == "score") | (by == "chance"))
         if not (
             set(by) <= {"score", "chance", "known", ""}
@@ -344,17 +311,15 @@ class InvestigationPlan:
         return cls(propensity, scores, order, by == "score", strata, names, table.index, known), table
 
     def _lines(self) -> list[str]:
-        n_score, new = int(self.by_score.sum()), int(np.isnan(self.known).sum())
-        by_chance = len(self.chosen) - n_score
-        lines = [f"{len(self.chosen):,} of {new:,} rows to look into: {n_score:,} by score, {by_chance:,} by chance"]
+        n_score, looks, new = int(self.by_score.sum()), len(self.chosen), int(np.isnan(self.known).sum())
+        lines = [f"{looks:,} of {new:,} rows to look into: {n_score:,} by score, {looks - n_score:,} by chance"]
         weights = 1.0 / self.propensity[self.chosen][~self.by_score[self.chosen]]
         if len(weights):
             lines.append(f"a look by chance stands for {weights.min():,.0f} to {weights.max():,.0f} rows")
         rates = self.look_rates
         if len(rates) > 1:
             shown = ", ".join(f"{name} {rate:.2%}" for name, rate in [*rates.items()][:_SHOWN])
-            more = f", {len(rates) - _SHOWN} more groups" if len(rates) > _SHOWN else ""
-            ratio = self.look_rate_ratio
+            more, ratio = f", {len(rates) - _SHOWN} more groups" if len(rates) > _SHOWN else "", self.look_rate_ratio
             lines.append(f"looked into: {shown}{more}; lowest over highest {ratio:.2f}")
             if self.promised is not None:
                 kept = "keeps it" if ratio >= self.promised else f"is {self.promised - ratio:.2f} short"
@@ -384,10 +349,8 @@ class PlanEstimate:
     notes: tuple[str, ...]
     confidence: float
 
-    def to_frame(self) -> "pd.DataFrame":
+    def to_frame(self) -> pd.DataFrame:
         """One row for each measure and group: ``measure``, ``group``, ``value``, ``low``, ``high``, ``p``."""
-        import pandas as pd
-
         return pd.DataFrame([vars(row) for row in self.rows])
 
     def get(self, measure: str, group: str = ALL) -> Row:
@@ -398,8 +361,7 @@ class PlanEstimate:
         raise KeyError(f"there is no {measure!r} of {group!r}")
 
     def _table(self) -> tuple[list[str], list[list[str]]]:
-        measures = [*dict.fromkeys(row.measure for row in self.rows)]
-        groups = [*dict.fromkeys(row.group for row in self.rows)]
+        measures, groups = ([*dict.fromkeys(getattr(row, of) for row in self.rows)] for of in ("measure", "group"))
         cells = [[group, *(_cell(self.get(measure, group)) for measure in measures)] for group in groups[: _SHOWN + 1]]
         p = [self.get(measure).p for measure in measures]
         if not np.isnan(p).all():
@@ -409,9 +371,9 @@ class PlanEstimate:
 
     def __repr__(self) -> str:
         heads, cells = self._table()
-        widths = [max(len(line[at]) for line in [heads, *cells]) for at in range(len(heads))]
-        lines = ["  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip()
-                 for line in [heads, *cells]]  # fmt: skip
+        columns = zip(heads, *cells, strict=True)
+        padded = ([text.ljust(max(map(len, column))) for text in column] for column in columns)
+        lines = ("  ".join(line).rstrip() for line in zip(*padded, strict=True))
         return "\n".join([f"PlanEstimate, {self.confidence:.0%} intervals", *lines, *self.notes])
 
     def _repr_html_(self) -> str:
@@ -431,14 +393,12 @@ def _cell(row: Row) -> str:
     """A figure with its interval."""
     if np.isnan(row.low):
         return "unknown"
-    if row.measure == "missed":
-        value, low, high = (f"{x:,.0f}" for x in (row.value, row.low, row.high))
-    else:
-        value, low, high = (f"{100 * x:.1f} %" for x in (row.value, row.low, row.high))
+    style, unit = ("{:,.0f}", 1) if row.measure == "missed" else ("{:.1f} %", 100)
+    value, low, high = (style.format(unit * x) for x in (row.value, row.low, row.high))
     return f"{'unknown' if np.isnan(row.value) else value} ({low} to {high})"
 
 
-def _strata(sensitive_features: Any, index: "pd.Index") -> tuple[IntArray, tuple[str, ...]]:
+def _strata(sensitive_features: Any, index: pd.Index) -> tuple[IntArray, tuple[str, ...]]:
     """Codes and names of the groups that share the rows drawn by chance; a single one without a name if None."""
     if sensitive_features is None:
         return np.zeros(len(index), dtype=np.intp), ()
@@ -446,7 +406,7 @@ def _strata(sensitive_features: Any, index: "pd.Index") -> tuple[IntArray, tuple
     return groups.codes, groups.labels
 
 
-def _refuse_repeated(index: "pd.Index") -> None:
+def _refuse_repeated(index: pd.Index) -> None:
     if not index.is_unique:
         raise InputError(
             "the index has {label!r} more than once; outcomes come back by it, so reset_index() first",
@@ -454,10 +414,8 @@ def _refuse_repeated(index: "pd.Index") -> None:
         )
 
 
-def _read_outcomes(outcomes: Any, index: "pd.Index", name: str) -> FloatArray:
+def _read_outcomes(outcomes: Any, index: pd.Index, name: str) -> FloatArray:
     """1, 0 or NaN for every row, from a series that may hold some of them in any order, or from one value per row."""
-    import pandas as pd
-
     if isinstance(outcomes, dict):
         outcomes = pd.Series(outcomes, dtype=object)
     if isinstance(outcomes, pd.DataFrame):

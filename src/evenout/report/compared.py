@@ -23,21 +23,6 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 52, 8, 10, 34
 
 
 @dataclass(frozen=True)
-class StratumLine:
-    """Distance of a group's mean from that of all people, in standard deviations of the score.
-
-    ``explained`` is the part that goes with the columns that may justify a difference, ``within`` the rest; ``now`` is
-    that rest after.
-    """
-
-    group: str
-    apart: float
-    explained: float
-    within: float
-    now: float
-
-
-@dataclass(frozen=True)
 class CurvePair:
     """Mean score and flag rate against a number, before and after: value, low and high end at each place."""
 
@@ -51,12 +36,16 @@ class CurvePair:
 
 @dataclass(frozen=True)
 class Compared:
-    """The comparisons of a fit in words, and their results for each attribute, within strata and along a number."""
+    """The comparisons of a fit in words, and their results for each attribute, within strata and along a number.
+
+    A line of ``strata`` has a group, how far its mean lies from that of all people in standard deviations of the score,
+    the part that goes with the columns that may justify a difference, the rest, and that rest after.
+    """
 
     words: tuple[str, ...]
     judged_on: str
     attributes: dict[str, tuple[float, float]]
-    strata: tuple[StratumLine, ...]
+    strata: tuple[tuple[str, float, float, float, float], ...]
     curves: tuple[CurvePair, ...]
 
     @property
@@ -95,28 +84,29 @@ def collect_compared(fitted: Fitted) -> Compared | None:
 
 
 def _names(columns: Any) -> list[str]:
-    if columns is None:
-        return []
+    """Names of the columns of a frame, or of a series."""
     name = getattr(columns, "name", None)
-    return [str(column) for column in getattr(columns, "columns", [name] if name is not None else [])]
+    return [str(column) for column in getattr(columns, "columns", [] if name is None else [name])]
 
 
 def _audits(model: FairOutlierEnsemble, scores: FloatArray, sensitive: Any, given: Any) -> Mapping[str, AuditResult]:
     """The audit of all groups, or of each attribute; none where no two groups are large enough."""
-    settings: dict[str, Any] = {"given": None if isinstance(sensitive, GroupProbabilities) else given}
-    settings |= {"contamination": model.contamination, "resamples": 0}
-    settings |= {"groups": Groups.read(model.groups).but(unknown="ignore")}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the fit has said it
         try:
-            result = audit(scores, sensitive_features=sensitive, **settings)
+            result = audit(
+                scores, sensitive_features=sensitive, contamination=model.contamination, resamples=0,
+                given=None if isinstance(sensitive, GroupProbabilities) else given,
+                groups=Groups.read(model.groups).but(unknown="ignore"),
+            )  # fmt: skip
         except InputError:  # too few rows for any comparison
             return {}
     return {"": result} if isinstance(result, AuditResult) else result
 
 
 def _curves(before: Mapping[str, AuditResult], after: Mapping[str, AuditResult]) -> tuple[CurvePair, ...]:
-    pairs = {
+    """The curves of all audits, each number once."""
+    pairs = {  # a number may be in several audits
         old.name: CurvePair(
             shortened(old.name),
             tuple(old.at.tolist()),
@@ -129,29 +119,30 @@ def _curves(before: Mapping[str, AuditResult], after: Mapping[str, AuditResult])
     return tuple(pairs.values())
 
 
-def _strata(before: Mapping[str, AuditResult], after: Mapping[str, AuditResult]) -> tuple[StratumLine, ...]:
+def _strata(
+    before: Mapping[str, AuditResult], after: Mapping[str, AuditResult]
+) -> tuple[tuple[str, float, float, float, float], ...]:
     """Distances of the groups' means from that of all, and the parts that go with strata."""
     lines = []
     for name, result in before.items():
         for group in result.group_names:
-            apart, explained = (
-                [float(each.get(measure, group).value) for each in (result, after[name])]
-                for measure in ("mean_apart", "apart_by_strata")
+            (apart, explained), now = (
+                [float(each.get(measure, group).value) for measure in ("mean_apart", "apart_by_strata")]
+                for each in (result, after[name])
             )
-            within = np.subtract(apart, explained).tolist()
-            lines.append(StratumLine(shortened(group), apart[0], explained[0], within[0], within[1]))
+            lines.append((shortened(group), apart, explained, apart - explained, now[0] - now[1]))
     return tuple(lines)
 
 
 def _drawn(title: str, pair: CurvePair, before: Ends, after: Ends, style: str) -> dict[str, Any]:
     """Draw two curves: paths in a box of `WIDTH` x `HEIGHT`, and ticks as (coordinate, label)."""
     both, at = np.array([before, after]), np.array(pair.at)
-    ticks = nice_ticks(float(both.min()), float(both.max()))
+    ticks, across = nice_ticks(float(both.min()), float(both.max())), nice_ticks(float(at[0]), float(at[-1]), 6)
     low, high = min(ticks[0], float(both.min())), max(ticks[-1], float(both.max()))
     x = _LEFT + (WIDTH - _LEFT - _RIGHT) * (at - at[0]) / (at[-1] - at[0])
-    y = _TOP + (HEIGHT - _TOP - _BOTTOM) * (high - both) / (high - low)
-    across = nice_ticks(float(at[0]), float(at[-1]), 6)
-    heights = _TOP + (HEIGHT - _TOP - _BOTTOM) * (high - np.array(ticks)) / (high - low)
+    y, heights = (
+        _TOP + (HEIGHT - _TOP - _BOTTOM) * (high - values) / (high - low) for values in (both, np.array(ticks))
+    )
     ends = [" to ".join(style.format(end) for end in (curve.min(), curve.max())) for curve in both[:, 0]]
     return {
         "title": title,

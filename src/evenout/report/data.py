@@ -134,8 +134,8 @@ class ReportData:
     away. ``unlisted_groups`` are counted in, but not shown one by one; ``left_out_groups`` are too small to compare.
     ``refitted`` tells whether unseen people are unseen by the detectors too, or by the weights alone.
     ``weights_of_sum`` tells whether a step's weights make up the whole score, or are added to the base score.
-    ``resembled`` are the groups that people may look like, where the score is corrected by that, and ``known`` is how
-    much of who belongs to them the features tell. ``solved`` tells whether the steps lead straight to a rule that was
+    ``resembled`` are the groups that people may look like, where the score is corrected by that, and how much of who
+    belongs to each of them the features tell. ``solved`` tells whether the steps lead straight to a rule that was
     solved for even flags. ``label_gap`` is the base score's gap before and after it has learnt from labels, where it
     has. ``flag_ratio`` is the lowest over the highest flag rate on unseen rows, before and after, and
     ``flag_interval`` the 95 % interval of the latter. ``parts`` is what the sections of the page show beside, by name.
@@ -167,7 +167,6 @@ class ReportData:
     id_name: str
     smallest_cell: int
     label_gap: tuple[float, float] | None = None
-    resembled: tuple[str, ...] = ()
-    known: tuple[float, ...] = ()
+    resembled: tuple[tuple[str, float], ...] = ()
     solved: bool = False
     parts: dict[str, Any] = field(default_factory=dict)

@@ -27,7 +27,7 @@ from evenout.pages import policy, safe, static, style, template, versions
 from evenout.report import words
 from evenout.report.compared import collect_compared
 from evenout.report.data import Labels, Origin, Person, ReportData, Score, Step
-from evenout.report.people import EDGES, Fitted, Namer, People, Section, list_moves, ranks_of, shortened
+from evenout.report.people import EDGES, Fitted, People, Section, list_moves, ranks_of, shortened
 from evenout.report.privacy import SMALLEST_CELL
 from evenout.report.why import gap_features, reasoned_people
 from evenout.storage.output import atomic_file
@@ -51,31 +51,36 @@ _PACKAGES = ("numpy", "scipy", "scikit-learn", "numba", "vl-convert-python")
 def collect(
     model: FairOutlierEnsemble, *, X: Any, sensitive_features: Any, labels: Any = None, ids: Any = None,
     given: Any = None, show_small_cells: bool = False, title: str | None = None, reasons: int = 0,
-    table: TableEncoder | None = None, **origin: Any,
+    table: TableEncoder | None = None, date: datetime | None = None, **origin: str | None,
 ) -> ReportData:  # fmt: skip
     """Measure everything that the report of a fitted model shows; the parameters are those of `write_report`."""
     check_is_fitted(model)
-    smallest = 0 if show_small_cells else SMALLEST_CELL
-    aware = any(isinstance(part, GroupAware) for part in model._result.scores.pool.parts)
+    smallest, result = 0 if show_small_cells else SMALLEST_CELL, model._result
+    aware = any(isinstance(part, GroupAware) for part in result.scores.pool.parts)
     used = np.asarray(sensitive_features, dtype=object) if aware else None
     S = _columns(model, X, used)
     groups = _groups(model, X, sensitive_features, len(S))
     every = read_groups(read_crossed(sensitive_features, Groups.read(model.groups), len(S)).sensitive, len(S), EVERY)
-    people = People.of(groups, every.codes >= 0, contamination=model.contamination, smallest=smallest)
+    people = People.of(ids, groups, every.codes >= 0, contamination=model.contamination, smallest=smallest)
     outlier = None if labels is None else read_labels(labels, len(S))
     shown_labels: Labels = "absent" if outlier is None else "shown"
     if outlier is not None and min(int(outlier.sum()), int((~outlier).sum())) < max(smallest, 1):
         outlier, shown_labels = None, "too few"
-    name, id_name = _namer(ids, people, len(S))
     # 0, even steps on a log scale, and the model's own alpha
-    alphas = np.unique(np.concatenate([[0.0], model.path_.grid(_GRID), [model._result.choice.alpha]]))
-    base, steps, listed = _measure(model, S, alphas, people, outlier, name)
-    before = model._result.scores.base(S)
-    scores = before, model._result.mixture.apply(S, before)
-    fitted = Fitted(model, X, sensitive_features, given, table, used, scores, people, name, reasons)
+    alphas = np.unique(np.concatenate([[0.0], model.path_.grid(_GRID), [result.choice.alpha]]))
+    before = result.scores.base(S)
+    fitted = Fitted(
+        model, X, sensitive_features, given, table, used, (before, result.mixture.apply(S, before)), people, reasons
+    )
+    base, steps, listed = _measure(fitted, S, alphas, outlier)
     return ReportData(
         title=shortened(title or origin.get("source") or "Fairness report"),
-        origin=_origin(model, **origin),
+        origin=Origin(
+            date=(date or datetime.now(UTC)).astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+            versions=tuple(versions("Python", *_PACKAGES).items()),
+            settings=tuple((name, _setting(value)) for name, value in model.get_params(deep=False).items()),
+            **origin,
+        ),
         rows=len(S),
         n_groups=people.n_groups,
         groups=people.groups(),
@@ -84,7 +89,7 @@ def collect(
         contamination=float(f"{flagged_share(model.contamination, len(S)):.3g}"),
         fairness=tuple(model.path_.fairness),
         outcome=model.outcome_,
-        flag_ratio=(model._result.base_flag_ratio(model.contamination), float(model.flag_rate_ratio_)),
+        flag_ratio=(result.base_flag_ratio(model.contamination), float(model.flag_rate_ratio_)),
         flag_interval=model.flag_rate_ratio_interval_,
         gap_detected=bool(model.gap_detected_),
         gap_p_value=float(model.path_.gap_p_value),
@@ -95,13 +100,12 @@ def collect(
         edges=tuple(EDGES.tolist()),
         base=base,
         steps=steps,
-        chosen=int(np.flatnonzero(alphas == model._result.choice.alpha)[0]),
+        chosen=int(np.flatnonzero(alphas == result.choice.alpha)[0]),
         people=listed,
-        id_name=id_name,
+        id_name="row" if ids is None else shortened(getattr(ids, "name", None) or "id"),
         smallest_cell=smallest,
         label_gap=model.label_gap_ if model.label_weight_ > 0 else None,
-        resembled=tuple(map(shortened, model.group_known_)),
-        known=tuple(model.group_known_.values()),
+        resembled=tuple((shortened(name), known) for name, known in model.group_known_.items()),
         solved=model.path_.rule is not None,
         parts={each.name: each.collect(fitted) for row in SECTIONS for each in row if each.collect is not None},
     )
@@ -116,17 +120,14 @@ def _columns(model: FairOutlierEnsemble, X: Any, used: Any) -> FloatArray:
 
 
 def _measure(
-    model: FairOutlierEnsemble,
-    S: FloatArray,
-    alphas: FloatArray,
-    people: People,
-    outlier: BoolArray | None,
-    name: Namer,
+    fitted: Fitted, S: FloatArray, alphas: FloatArray, outlier: BoolArray | None
 ) -> tuple[Score, tuple[Step, ...], tuple[Person, ...]]:
     """The base ensemble, every step, and the people who move."""
-    path, base, k = model.path_, model._result.scores.base(S), model._result.scores.n_detectors
-    base_biases = path.target_bias("unseen"), *path.target_interval(), path.target_bias("training")
-    base_score, flagged = people.measured(base, outlier, base_biases)
+    path, people, base = fitted.model.path_, fitted.people, fitted.scores[0]
+    k, resemblance = fitted.model._result.scores.n_detectors, fitted.model._result.scores.resemblance
+    base_score, flagged = people.measured(
+        base, outlier, (path.target_bias("unseen"), *path.target_interval(), path.target_bias("training"))
+    )
     biases = zip(path.bias(alphas, "unseen"), *path.interval(alphas), path.bias(alphas, "training"), strict=True)
     scores, crossings, taken = [], [], []
     for alpha, bias in zip(alphas, biases, strict=True):
@@ -138,15 +139,10 @@ def _measure(
         scores.append(score)
         rows = np.flatnonzero(now_flagged != flagged)
         crossings.append((rows, ranks_of(fair, rows)))
-    listed, moves = list_moves(crossings, base, flagged, name, people.smallest)
-    f1, f2, weights, resemblance = (
-        path.f1(alphas),
-        path.f2(alphas),
-        path.weights(alphas),
-        model._result.scores.resemblance,
-    )
+    listed, moves = list_moves(people, crossings, base, flagged)
+    f1, f2, weights = path.f1(alphas), path.f2(alphas), path.weights(alphas)
     row_weight, n_flagged = float(path.cross.whole.weighted[0, 0, 0]), max(int(flagged.sum()), 1)
-    steps = [
+    steps = tuple(
         Step(
             alpha=float(alphas[m]),
             f1=float(f1[m]),
@@ -160,8 +156,8 @@ def _measure(
             taken=taken[m],
         )
         for m in range(len(alphas))
-    ]
-    return base_score, tuple(steps), listed
+    )
+    return base_score, steps, listed
 
 
 def _groups(model: FairOutlierEnsemble, X: Any, sensitive_features: Any, n: int) -> Codes:
@@ -178,30 +174,6 @@ def _groups(model: FairOutlierEnsemble, X: Any, sensitive_features: Any, n: int)
     return groups
 
 
-def _namer(ids: Any, people: People, n: int) -> tuple[Namer, str]:
-    """A function from a row to its id, and to its group where small cells may be shown; and what to call the ids."""
-    values = np.arange(n) if ids is None else np.asarray(ids, dtype=object)
-    if values.shape != (n,):
-        raise ValueError(f"ids must hold one id for each of the {n} rows, got shape {values.shape}")
-
-    def name(row: int) -> tuple[str, str | None]:
-        # An id beside a protected group is the most telling cell of all.
-        group = None if people.smallest else shortened(people.names[people.codes[row]])
-        return shortened(values[row]), group
-
-    return name, "row" if ids is None else shortened(getattr(ids, "name", None) or "id")
-
-
-def _origin(model: FairOutlierEnsemble, *, date: datetime | None = None, **known: str | None) -> Origin:
-    moment = (date or datetime.now(UTC)).astimezone(UTC)
-    return Origin(
-        date=moment.strftime("%Y-%m-%d %H:%M UTC"),
-        versions=tuple(versions("Python", *_PACKAGES).items()),
-        settings=tuple((name, _setting(value)) for name, value in model.get_params(deep=False).items()),
-        **known,
-    )
-
-
 def _setting(value: Any) -> str:
     """A setting as text that is the same on every run: functions by name, no addresses in memory."""
     if callable(value) and hasattr(value, "__name__"):
@@ -211,6 +183,7 @@ def _setting(value: Any) -> str:
 
 _DIGITS = 6  # that count, of numbers for the charts
 _SCRIPTS = ("charts.js", "people.js", "report.js")
+_IN_SCRIPT = ("groups", "detectors", "edges", "base", "steps", "chosen", "people", "labels")  # of the data
 
 
 def render(data: ReportData) -> str:
@@ -219,14 +192,21 @@ def render(data: ReportData) -> str:
     scripts = "\n".join(static("evenout.report", name) for name in _SCRIPTS)
     script = f'(() => {{\n"use strict";\n{scripts}}})();'
     steps = [words.step_words(data, place) for place in range(len(data.steps))]
-    page = template("evenout.report", "report.html.j2", at=_at, percent=percent, people=words.people, number=number)
-    sections = [[each for each in row if each.collect is None or data.parts.get(each.name)] for row in SECTIONS]
-    load = page.environment.from_string
+    page = template(
+        "evenout.report", "report.html.j2", percent=percent, people=words.people, number=number,
+        at=lambda tree, path: reduce(  # tree["rates"][0] for "rates.0"
+            lambda node, key: node[int(key)] if isinstance(node, list) else node[key], path.split("."), tree
+        ),
+    )  # fmt: skip
     return page.render(
         data=data,
         sections=[
-            [(each.name, load(each.template) if each.template else f"{each.name}.html.j2") for each in row]
-            for row in sections
+            [
+                (each.name, page.environment.from_string(each.template) if each.template else f"{each.name}.html.j2")
+                for each in row
+                if each.collect is None or data.parts.get(each.name)
+            ]
+            for row in SECTIONS
         ],
         headline=words.headline(data),
         gap=gap_words(data.fairness),
@@ -249,8 +229,7 @@ def _payload(data: ReportData, steps: list[dict[str, Any]]) -> Any:
     from markupsafe import Markup
 
     everything = asdict(data)
-    shown = ("groups", "detectors", "edges", "base", "steps", "chosen", "people", "labels")
-    payload = {name: _rounded(everything[name]) for name in shown}
+    payload = {name: _rounded(everything[name]) for name in _IN_SCRIPT}
     for step, words_of_step in zip(payload["steps"], steps, strict=True):
         step["words"] = words_of_step
     text = json.dumps(payload, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
@@ -266,37 +245,19 @@ def _rounded(value: Any) -> Any:
     return [_rounded(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-def _at(tree: Any, path: str) -> Any:
-    """``tree["rates"][0]`` for ``"rates.0"``."""
-    return reduce(lambda node, key: node[int(key)] if isinstance(node, list) else node[key], path.split("."), tree)
-
-
 @lru_cache(maxsize=1)
 def _plotting_library() -> str:
     """Vega, Vega-Lite and Vega-Embed as one script, which puts ``vegaEmbed`` into the page."""
-    vl_convert = from_extra("vl_convert", "pages", "the report")
-    return vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
+    return from_extra("vl_convert", "pages", "the report").javascript_bundle("window.vegaEmbed = vegaEmbed;")
 
 
 @without_old_names
 def write_report(
-    model: FairOutlierEnsemble,
-    path: str | os.PathLike[str],
-    *,
-    X: Any,
-    sensitive_features: Any,
-    labels: Any = None,
-    ids: Any = None,
-    given: Any = None,
-    title: str | None = None,
-    source: str | None = None,
-    input_sha256: str | None = None,
-    model_sha256: str | None = None,
-    show_small_cells: bool = False,
-    reasons: int = 0,
-    table: TableEncoder | None = None,
-    date: datetime | None = None,
-) -> Path:
+    model: FairOutlierEnsemble, path: str | os.PathLike[str], *, X: Any, sensitive_features: Any, labels: Any = None,
+    ids: Any = None, given: Any = None, title: str | None = None, source: str | None = None,
+    input_sha256: str | None = None, model_sha256: str | None = None, show_small_cells: bool = False,
+    reasons: int = 0, table: TableEncoder | None = None, date: datetime | None = None,
+) -> Path:  # fmt: skip
     """Write the report of a fitted model: one HTML page that opens anywhere, without a network.
 
     Parameters

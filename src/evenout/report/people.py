@@ -2,13 +2,12 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from evenout.core.flags import beyond_equal_rates, flag_threshold
-from evenout.core.types import BoolArray, FloatArray, IntArray
+from evenout.core.types import AnyArray, BoolArray, FloatArray, IntArray
 from evenout.estimator import FairOutlierEnsemble
 from evenout.groups.read import Codes
 from evenout.metrics import average_precision, roc_auc
@@ -16,8 +15,6 @@ from evenout.outcome import short_name
 from evenout.report.data import Flags, Group, Moves, Person, Score, Spread
 from evenout.report.privacy import Range, guard_counts, pool_bins
 from evenout.tables.encoder import TableEncoder
-
-Namer: TypeAlias = Callable[[int], tuple[str, str | None]]
 
 LISTED_PEOPLE = 1000
 _LISTED_GROUPS = 40  # shown one by one; of the others the largest flag-rate difference alone
@@ -35,21 +32,13 @@ class People:
     Rows of groups that are too small to be compared make a cell of their own behind these, and rows of unknown group
     another, if there are any.
 
-    Parameters
-    ----------
-    codes : array of shape (n,)
-    names : tuple of C str
-    sizes : array of shape (C,)
-    n_groups : int
-        The first cells, G of them, are protected groups.
-    listed : array of int
-        The cells that are shown one by one.
-    contamination : float or int
-        Share of the rows that is flagged, or how many of them.
-    smallest : int
-        Cells with fewer people are not shown.
+    ``ids`` and ``codes`` are of n rows; ``names``, ``sizes``, ``shown`` (whether a cell is large enough for its mean to
+    be shown) and the two arrays of ``guarded`` (the lowest and the highest size that may be given away) of C cells, of
+    which the first ``n_groups`` are protected groups and those ``listed`` are shown one by one. ``contamination`` is
+    the share of the rows that is flagged, or how many of them. Cells with fewer people than ``smallest`` are not shown.
     """
 
+    ids: AnyArray
     codes: IntArray
     names: tuple[str, ...]
     sizes: IntArray
@@ -57,31 +46,33 @@ class People:
     listed: IntArray
     contamination: float
     smallest: int
+    shown: BoolArray
+    guarded: tuple[IntArray, IntArray]
 
     @classmethod
-    def of(cls, groups: Codes, known: BoolArray, *, contamination: float, smallest: int) -> "People":
-        """Gather the rows by group; ``known`` (n,): whether a row has a group at all."""
-        codes, names = groups.codes.copy(), groups.labels
+    def of(cls, ids: Any, groups: Codes, known: BoolArray, *, contamination: float, smallest: int) -> "People":
+        """Gather the rows by group; ``known`` (n,): whether a row has a group at all; ids are numbers if not given."""
+        codes, names, n = groups.codes.copy(), groups.labels, len(known)
+        values = np.arange(n) if ids is None else np.asarray(ids, dtype=object)
+        if values.shape != (n,):
+            raise ValueError(f"ids must hold one id for each of the {n} rows, got shape {values.shape}")
         for rows, name in ((known & (groups.codes < 0), SMALL), (~known, UNKNOWN)):
             if rows.any():
                 codes[rows], names = len(names), (*names, name)
         sizes = np.bincount(codes, minlength=len(names))
-        listed = np.sort(np.argsort(-sizes, kind="stable")[:_LISTED_GROUPS])
-        return cls(codes, names, sizes, len(groups.labels), listed, contamination, smallest)
+        return cls(
+            values, codes, names, sizes, len(groups.labels),
+            np.sort(np.argsort(-sizes, kind="stable")[:_LISTED_GROUPS]), contamination, smallest,
+            sizes >= max(smallest, 1), guard_counts(sizes, np.full(len(sizes), sizes.sum()), smallest),
+        )  # fmt: skip
 
-    @cached_property
-    def shown(self) -> BoolArray:
-        """Whether a cell is large enough for its mean to be shown, shape (C,)."""
-        return self.sizes >= max(self.smallest, 1)
-
-    @cached_property
-    def _guarded_sizes(self) -> tuple[IntArray, IntArray]:
-        return guard_counts(self.sizes, np.full(len(self.sizes), self.sizes.sum()), self.smallest)
+    def name(self, row: int) -> tuple[str, str | None]:
+        """Id of a row, and its group where small cells may be shown: both together are the most telling cell of all."""
+        return shortened(self.ids[row]), None if self.smallest else shortened(self.names[self.codes[row]])
 
     def groups(self) -> tuple[Group, ...]:
         """Names and guarded sizes of the listed cells."""
-        names = [shortened(self.names[g]) for g in self.listed]
-        return tuple(map(Group, names, self._ranges(*self._guarded_sizes)))
+        return tuple(map(Group, [shortened(self.names[g]) for g in self.listed], self._ranges(*self.guarded)))
 
     def flagged(self, scores: FloatArray) -> BoolArray:
         """Whether each person is flagged by a score, shape (n,)."""
@@ -104,10 +95,11 @@ class People:
         ``outlier`` (n,) marks known outliers; ``biases`` are the bias on unseen rows, the ends of its interval, and the
         bias on training rows.
         """
-        flagged, (bias, low, high, training_bias) = self.flagged(scores), map(float, biases)
+        flagged, (bias, lower, upper, training_bias) = self.flagged(scores), map(float, biases)
         groups, shown, deviation = slice(0, self.n_groups), self.shown[: self.n_groups], scores.std()
-        counts = np.bincount(self.codes[flagged], minlength=len(self.sizes))
+        counts, (least, largest) = np.bincount(self.codes[flagged], minlength=len(self.sizes)), self.guarded
         fewest, most = guard_counts(counts, self.sizes - counts, self.smallest)
+        low, high = fewest / np.maximum(largest, 1), np.minimum(most / np.maximum(least, 1), 1.0)
         exact = self.n_groups >= 2 and not (fewest < most)[groups].any()
         beyond = beyond_equal_rates(counts[groups, None].astype(float), self.sizes[groups])[0] if exact else None
         apart = shown.sum() >= 2 and deviation > 0
@@ -115,29 +107,22 @@ class People:
         few = min(found, int(flagged.sum()) - found) < max(self.smallest, 1)
         score = Score(
             bias=bias,
-            interval=(low, high),
+            interval=(lower, upper),
             training_bias=training_bias,
             apart=float(np.ptp(self.means(scores)[groups][shown]) / deviation) if apart else None,
             beyond=None if beyond is None else float(beyond),
             auc=None if outlier is None else roc_auc(outlier, scores),
             average_precision=None if outlier is None else average_precision(outlier, scores),
             precision=None if few else found / int(flagged.sum()),
-            flags=self._flags(fewest, most),
+            flags=Flags(
+                counts=self._ranges(fewest, most),
+                rates=self._ranges(low, high),
+                ratio=_ratio(low[groups], high[groups]),
+                unflagged=_ratio(1.0 - high[groups], 1.0 - low[groups]),
+            ),
             spread=self._spread(scores, deviation or 1.0),
         )
         return score, flagged
-
-    def _flags(self, fewest: IntArray, most: IntArray) -> Flags:
-        """Guarded counts and rates of each listed cell, and the ratios of rates over all groups."""
-        least, largest = self._guarded_sizes
-        low, high = fewest / np.maximum(largest, 1), np.minimum(most / np.maximum(least, 1), 1.0)
-        groups = slice(0, self.n_groups)
-        return Flags(
-            counts=self._ranges(fewest, most),
-            rates=self._ranges(low, high),
-            ratio=_ratio(low[groups], high[groups]),
-            unflagged=_ratio(1.0 - high[groups], 1.0 - low[groups]),
-        )
 
     def _spread(self, scores: FloatArray, scale: float) -> Spread:
         """Standardised scores by group."""
@@ -145,12 +130,11 @@ class People:
         z = (scores - mean) / scale
         bins = np.clip((z - _LOW) * unit, 0, _BINS - 1).astype(np.intp)
         table = np.bincount(self.codes * _BINS + bins, minlength=cells * _BINS).reshape(-1, _BINS)
-        heights = [
+        heights = tuple(
             tuple((pool_bins(table[g], self.smallest) * (unit / self.sizes[g])).tolist()) if self.shown[g] else None
             for g in self.listed
-        ]
-        threshold = float((flag_threshold(scores, self.contamination) - mean) / scale)
-        return Spread(self.listed_means(z), tuple(heights), threshold)
+        )
+        return Spread(self.listed_means(z), heights, float((flag_threshold(scores, self.contamination) - mean) / scale))
 
     def _ranges(self, low: Any, high: Any) -> tuple[Range, ...]:
         """Lowest and highest values of the listed cells, as plain numbers."""
@@ -175,8 +159,8 @@ def shortened(text: object) -> str:
 class Fitted:
     """The input of the sections of a page.
 
-    ``scores`` are those before and after fairness, ``used`` the groups of the rows where detectors use them, ``name``
-    gives the id of a row, and ``reasons`` is how many of them each person gets; the rest is as in `write_report`.
+    ``scores`` are those before and after fairness, ``used`` the groups of the rows where detectors use them, and
+    ``reasons`` is how many of them each person gets; the rest is as in `write_report`.
     """
 
     model: FairOutlierEnsemble
@@ -187,7 +171,6 @@ class Fitted:
     used: Any
     scores: tuple[FloatArray, FloatArray]
     people: People
-    name: Namer
     reasons: int
 
 
@@ -209,31 +192,19 @@ def ranks_of(scores: FloatArray, rows: IntArray) -> IntArray:
     >>> ranks_of(np.array([0.2, 0.9, 0.2]), np.array([0, 1, 2])).tolist()
     [2, 1, 2]
     """
-    ordered = np.sort(scores)
-    return len(scores) - np.searchsorted(ordered, scores[rows], side="right") + 1
+    return len(scores) - np.searchsorted(np.sort(scores), scores[rows], side="right") + 1
 
 
 def list_moves(
-    crossings: Sequence[tuple[IntArray, IntArray]],
-    base: FloatArray,
-    base_flagged: BoolArray,
-    name: Namer,
-    smallest: int,
+    people: People, crossings: Sequence[tuple[IntArray, IntArray]], base: FloatArray, base_flagged: BoolArray
 ) -> tuple[tuple[Person, ...], tuple[Moves, ...]]:
     """One table of the people whose rank changes most when they cross, and for each step who of them crosses.
 
-    Parameters
-    ----------
-    crossings : sequence of pairs of arrays of shape (m,)
-        Of each step, the rows whose flag differs from that of the base ensemble, and their ranks there.
-    base, base_flagged : arrays of shape (n,)
-        The base ensemble's score, and whom it flags.
-    name : callable
-        Id of a row, and its group if that is to be shown.
-    smallest : int
-        If fewer people enter, or leave, at a step, they are neither counted nor listed there.
+    ``crossings`` are, for each step, the rows whose flag differs from that of the base ensemble, and their ranks there;
+    ``base`` and ``base_flagged`` (n,) the base ensemble's score, and whom it flags. Where fewer people enter, or leave,
+    than the smallest cell has, they are neither counted nor listed.
     """
-    counts, shown = [], []
+    counts, shown, smallest = [], [], people.smallest
     for rows, ranks in crossings:
         leaves = base_flagged[rows].astype(np.intp)
         counts.append((len(rows) - int(leaves.sum()), int(leaves.sum())))
@@ -246,12 +217,10 @@ def list_moves(
         at = np.searchsorted(every, rows)
         moved[at] = np.maximum(moved[at], np.abs(ranks - base_ranks[at]))
     most = np.argsort(-moved, kind="stable")[:LISTED_PEOPLE]
-    place_of = np.full(len(base), -1, dtype=np.intp)
-    place_of[every[most]] = np.arange(len(most))
-    people = []
-    for row, rank in zip(every[most].tolist(), base_ranks[most].tolist(), strict=True):
-        identity, group = name(row)
-        people.append(Person(identity, rank, bool(base_flagged[row]), group))
+    rows, place_of = every[most], np.full(len(base), -1, dtype=np.intp)
+    place_of[rows] = np.arange(len(rows))
+    known = zip(map(people.name, rows), base_ranks[most].tolist(), base_flagged[rows].tolist(), strict=True)
+    listed = tuple(Person(identity, rank, leaves, group) for (identity, group), rank, leaves in known)
     moves = []
     for (rows, ranks), count in zip(shown, counts, strict=True):
         places = place_of[rows]
@@ -259,4 +228,4 @@ def list_moves(
         # Nobody is nobody; a few are "fewer than".
         enter, leave = ((1, smallest - 1) if 0 < n < smallest else (n, n) for n in count)
         moves.append(Moves(enter, leave, tuple(places[order].tolist()), tuple(ranks[order].tolist())))
-    return tuple(people), tuple(moves)
+    return listed, tuple(moves)

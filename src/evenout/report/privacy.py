@@ -82,8 +82,7 @@ def _pool_outwards(counts: IntArray, smallest: int) -> tuple[FloatArray, float]:
             pooled[last] = held / (place + 1 - start)
         if held >= smallest or held == 0:
             start, held = place + 1, 0
-    width = last.stop - last.start
-    if width == 0:
+    if last.stop == 0:
         return pooled, float(held)
-    pooled[last] += held / width
+    pooled[last] += held / (last.stop - last.start)
     return pooled, 0.0

@@ -20,30 +20,20 @@ _TEXT = 400  # characters of a reason
 
 
 @dataclass(frozen=True)
-class GapFeature:
-    """A feature's share of the gap between two groups, before and after fairness, and whether it tells the group."""
-
-    name: str
-    tells: bool
-    base: float
-    fair: float
-
-
-@dataclass(frozen=True)
 class GapFeatures:
-    """The two groups that lie furthest apart before fairness, their gap in ``rows`` of their people, by feature."""
+    """The two groups that lie furthest apart before fairness, and their gap in ``rows`` of their people, by feature.
+
+    ``features`` are names, whether each tells the group, and its share of the gap before and after fairness;
+    ``widest`` is the largest share.
+    """
 
     high: str
     low: str
     rows: int
-    features: tuple[GapFeature, ...]
+    features: tuple[tuple[str, bool, float, float], ...]
+    widest: float
     base: float
     fair: float
-
-    @property
-    def widest(self) -> float:
-        """The largest share, for the bars."""
-        return max((abs(share) for each in self.features for share in (each.base, each.fair)), default=0.0) or 1.0
 
 
 @dataclass(frozen=True)
@@ -51,11 +41,11 @@ class Reasoned:
     """A person with ranks before and after fairness, reasons, and what fairness did; ``group`` only where shown."""
 
     id: str
+    group: str | None
     rank_before: int
     rank_now: int
     reasons: tuple[str, ...]
     moved: str
-    group: str | None
 
 
 def gap_features(fitted: Fitted) -> GapFeatures | None:
@@ -63,26 +53,26 @@ def gap_features(fitted: Fitted) -> GapFeatures | None:
 
     Parts beside the typical row of all add up to scores, so their means in two groups add up to the gap of these.
     """
-    people, base = fitted.people, fitted.scores[0]
-    sizes = people.sizes[: people.n_groups]
-    shown = np.flatnonzero(sizes >= max(people.smallest, 2))
+    people = fitted.people
+    shown = np.flatnonzero(people.sizes[: people.n_groups] >= max(people.smallest, 2))
     if len(shown) < 2 or fitted.model._result.background is None:
         return None
-    means = people.means(base)[shown]
+    means = people.means(fitted.scores[0])[shown]
     ends = shown[[means.argmax(), means.argmin()]]
-    members = [np.flatnonzero(people.codes == group) for group in ends]
+    members = (np.flatnonzero(people.codes == group) for group in ends)
     rows = [each[np.linspace(0, len(each) - 1, min(_ROWS, len(each))).round().astype(np.intp)] for each in members]
     explanation = _explained(fitted, np.concatenate(rows), 1, baseline="typical")
     parts, first = explanation.parts.parts, len(rows[0])
     gaps = parts[:first].mean(axis=0) - parts[first:].mean(axis=0)
     order = np.argsort(-np.abs(gaps).max(axis=1), kind="stable")
     names, tells = explanation.feature_names, explanation.tells >= PROXY
-    features = [GapFeature(shortened(names[j]), bool(tells[j]), *gaps[j].tolist()) for j in order[:_FEATURES]]
+    features = [(shortened(names[j]), bool(tells[j]), *gaps[j].tolist()) for j in order[:_FEATURES]]
     others = order[_FEATURES:]
     if len(others):
-        features.append(GapFeature(f"{len(others)} others", False, *gaps[others].sum(axis=0).tolist()))
+        features.append((f"{len(others)} others", False, *gaps[others].sum(axis=0).tolist()))
     high, low = (shortened(people.names[group]) for group in ends)
-    return GapFeatures(high, low, len(parts), tuple(features), *gaps.sum(axis=0).tolist())
+    widest = max((abs(share) for *_, base, fair in features for share in (base, fair)), default=0.0) or 1.0
+    return GapFeatures(high, low, len(parts), tuple(features), widest, *gaps.sum(axis=0).tolist())
 
 
 def reasoned_people(fitted: Fitted) -> dict[str, tuple[Reasoned, ...]] | None:
@@ -94,9 +84,8 @@ def reasoned_people(fitted: Fitted) -> dict[str, tuple[Reasoned, ...]] | None:
     if not fitted.reasons:
         return None
     before, after = map(people.flagged, scores)
-    lists = {"enter": after & ~before, "leave": before & ~after, "stay": before & after}
     chosen = {}
-    for which, flagged in lists.items():
+    for which, flagged in {"enter": after & ~before, "leave": before & ~after, "stay": before & after}.items():
         rows = np.flatnonzero(flagged)
         order = np.argsort(-scores[0 if which == "leave" else 1][rows], kind="stable")[:_PEOPLE]
         chosen[which] = rows[order] if len(rows) >= people.smallest else rows[:0]
@@ -104,20 +93,18 @@ def reasoned_people(fitted: Fitted) -> dict[str, tuple[Reasoned, ...]] | None:
     if not len(every):
         return None
     explanation = _explained(fitted, every, fitted.reasons, rows="people")
-    ranks = [ranks_of(score, every).tolist() for score in scores]
-    each = []
-    for place, (row, before_rank, rank) in enumerate(zip(every.tolist(), *ranks, strict=True)):
+    told = []
+    both = zip(*(ranks_of(score, every).tolist() for score in scores), strict=True)
+    for place, (rank_before, rank_now) in enumerate(both):
         texts = explanation.texts(place)[: explanation.n_given(place)]
-        identity, group = fitted.name(row)
-        reasons = tuple(short_name(text, _TEXT) for text in texts)
-        each.append(Reasoned(identity, before_rank, rank, reasons, explanation.move_words(place), group))
-    remaining = iter(each)
+        reasons, moved = tuple(short_name(text, _TEXT) for text in texts), explanation.move_words(place)
+        told.append(Reasoned(*people.name(every[place]), rank_before, rank_now, reasons, moved))
+    remaining = iter(told)
     return {which: tuple(islice(remaining, len(rows))) for which, rows in chosen.items()}
 
 
 def _explained(fitted: Fitted, places: IntArray, n_reasons: int, **settings: Any) -> Explanation:
     """Explain some rows."""
-    X, used = fitted.X, fitted.used
+    X, used = fitted.X, None if fitted.used is None else fitted.used[places]
     some = X.iloc[places] if hasattr(X, "iloc") else np.asarray(X)[places]
-    beside: dict[str, Any] = {"table": fitted.table, "sensitive_features": None if used is None else used[places]}
-    return explain_rows(fitted.model, some, n_reasons, **beside, **settings)
+    return explain_rows(fitted.model, some, n_reasons, table=fitted.table, sensitive_features=used, **settings)

@@ -23,11 +23,23 @@ def headline(data: ReportData) -> Headline:
     if data.n_groups < 2:
         text = "Fewer than two groups have enough people to be compared, so the scores are the base scores."
         return Headline("neutral", "There is nobody to compare", text)
+    step = data.steps[data.chosen]
     if outcome.kind == "alpha":
-        return Headline("neutral", "The fairness pressure was set by hand", _given_alpha(data))
+        doubt = "" if data.gap_detected else " But what differed before was within sampling noise."
+        text = (
+            f"Alpha {scientific(step.alpha)} was given. For unseen people the {gap} goes from "
+            f"{number(bias_shown(data.base))} to {number(bias_shown(step.score))}.{doubt} {_cost(data)}"
+        )
+        return Headline("neutral", "The fairness pressure was set by hand", text)
     if not data.gap_detected:
-        return Headline("neutral", f"No {'gap in flag rates' if by_flags else gap} was detected", _no_gap(data))
-    changed = data.steps[data.chosen].alpha > 0
+        p = "" if by_flags or math.isnan(data.gap_p_value) else f" (p = {data.gap_p_value:.2g} for “no gap”)"
+        text = (
+            f"What differs between the groups’ {'flag rates' if by_flags else 'average base scores'} is within "
+            f"sampling noise{p}, so nothing was removed. That is not proof that the groups are treated "
+            "alike: look at the flag rates."
+        )
+        return Headline("neutral", f"No {'gap in flag rates' if by_flags else gap} was detected", text)
+    changed = step.alpha > 0
     verdict = flags_verdict(*data.flag_ratio) if changed else ""
     if outcome.status in ("short", "unknown"):
         title = "Flag rates may be less even than asked for"
@@ -49,6 +61,7 @@ def headline(data: ReportData) -> Headline:
 def step_words(data: ReportData, place: int) -> dict[str, Any]:
     """Every text of the page that changes with the slider."""
     step = data.steps[place]
+    least, most = step.kept  # of the flagged list
     return {
         **score_words(data, step.score),
         "alpha": scientific(step.alpha),
@@ -63,7 +76,7 @@ def step_words(data: ReportData, place: int) -> dict[str, Any]:
         "leave": people(step.moves.leave, data.smallest_cell),
         "against": _against(step),
         "weights": [number(weight) for weight in step.weights],
-        "kept": _kept(step.kept),
+        "kept": f"at least {100 * least:.1f}%" if least < most and most >= 1 else rate_text(step.kept),
         "prices": [number(price) for price in step.prices],
         "taken": [number(mean) for mean in step.taken],
     }
@@ -109,16 +122,14 @@ def people(count: Range, smallest: int, *, hidden: bool = False) -> str:
 
 def rate_text(rate: Range) -> str:
     """A share in per cent, or what may be said of it."""
-    return _range_text(rate, "{:.1%}", at_least=False)
+    return ratio_text(rate, "{:.1%}", at_least=False)
 
 
-def ratio_text(ratio: Range) -> str:
-    """Lowest over highest rate, or what may be said of it."""
-    return _range_text(ratio, "{:.2f}", at_least=True)
+def ratio_text(ends: Range, style: str = "{:.2f}", *, at_least: bool = True) -> str:
+    """Lowest over highest rate, or what may be said of it: one value where both ends read alike, else bounds.
 
-
-def _range_text(ends: Range, style: str, *, at_least: bool) -> str:
-    """One value where both ends read alike, else a bound or both ends; ``at_least``: lower bounds are shown."""
+    ``at_least``: whether a lower bound alone is shown.
+    """
     low, high = map(style.format, ends)
     if low == high:
         return low
@@ -148,8 +159,8 @@ def _summary(data: ReportData, place: int) -> str:
     ]
     if data.labels == "shown":
         parts.append(f"AUC: {number(step.score.auc)}; before: {number(base.auc)}.")
-    moves = [people(count, data.smallest_cell) for count in (step.moves.enter, step.moves.leave)]
-    parts.append(f"Entering the flagged list: {moves[0]}; leaving it: {moves[1]}.")
+    enter, leave = (people(count, data.smallest_cell) for count in (step.moves.enter, step.moves.leave))
+    parts.append(f"Entering the flagged list: {enter}; leaving it: {leave}.")
     if step.prices:
         each = zip(data.groups, step.taken, strict=True)
         taken = ", ".join(f"{group.name} {number(mean)}" for group, mean in each if mean is not None)
@@ -171,19 +182,13 @@ def _interval(ends: tuple[float, float]) -> str:
     return " to ".join(map(number, ends))
 
 
-def _kept(share: Range) -> str:
-    """A share of the flagged list, or what may be said of it."""
-    return f"at least {100 * share[0]:.1f}%" if share[0] < share[1] and share[1] >= 1 else rate_text(share)
-
-
 def _against(step: Step) -> str:
     """Count the detectors that count against being flagged."""
     negative = sum(weight < 0 for weight in step.weights)
     if not negative:
         return "No detector has a negative weight."
-    verb = "has a negative weight: a high value there lowers the score"
-    plural = "have negative weights: a high value there lowers the score"
-    return f"{negative} of {len(step.weights)} detectors {verb if negative == 1 else plural}."
+    have = "has a negative weight" if negative == 1 else "have negative weights"
+    return f"{negative} of {len(step.weights)} detectors {have}: a high value there lowers the score."
 
 
 def _cost(data: ReportData) -> str:
@@ -191,31 +196,9 @@ def _cost(data: ReportData) -> str:
     step = data.steps[data.chosen]
     if step.score.auc is None or data.base.auc is None:
         return f"A score changes by {number(step.distance)} typically, on a scale from 0 to 1."
-    before, now = number(data.base.auc), number(step.score.auc)
-    return (
-        detection_verdict(data.base.auc, step.score.auc)
-        or f"The AUC, which tells how well outliers are found, goes from {before} to {now}."
-    )
-
-
-def _no_gap(data: ReportData) -> str:
-    p, what = "", "flag rates"
-    if data.outcome.kind == "bias_reduction":
-        p = "" if math.isnan(data.gap_p_value) else f" (p = {data.gap_p_value:.2g} for “no gap”)"
-        what = "average base scores"
-    return (
-        f"What differs between the groups’ {what} is within sampling noise{p}, so nothing was removed. "
-        "That is not proof that the groups are treated alike: look at the flag rates."
-    )
-
-
-def _given_alpha(data: ReportData) -> str:
-    step = data.steps[data.chosen]
-    doubt = "" if data.gap_detected else " But what differed before was within sampling noise."
-    return (
-        f"Alpha {scientific(step.alpha)} was given. For unseen people the {gap_words(data.fairness)} goes from "
-        f"{number(bias_shown(data.base))} to {number(bias_shown(step.score))}.{doubt} {_cost(data)}"
-    )
+    change = f"goes from {number(data.base.auc)} to {number(step.score.auc)}"
+    verdict = detection_verdict(data.base.auc, step.score.auc)
+    return verdict or f"The AUC, which tells how well outliers are found, {change}."
 
 
 def _flags(data: ReportData) -> str:

@@ -14,7 +14,7 @@ import pandas as pd
 from scipy.stats import rankdata
 
 from evenout.core.types import FloatArray
-from evenout.reproduce.experiment import FRAMEWORKS, LAST_FALL, TITLES
+from evenout.reproduce.experiment import FAIRNESS, LAST_FALL, TITLES
 
 LEAST_COMMON = 0.05  # frameworks are compared at equal bias if both can remove this share of it
 _LEVELS = 20  # of equal bias
@@ -44,38 +44,26 @@ class PaperSetting:
         AUC at the end of the weighted curve less that at alpha = 0, and the largest rise from one point to a later one.
     auc_change, auc_change_halfway, auc_rise : float
         Their medians, and the change where the weighted curve has lost half of f2.
-    correlation : float
-        Spearman's, of f2 and AUC along the weighted curve; 0 if one of them is constant.
-    auc_falls : bool
-        Whether AUC falls with the bias: it is lower at the end of the curve, and rises with f2 along it.
-    cof : dict of arrays of shape (R, m)
-        The paper's cost of fairness at the random alphas, by framework; NaN where AUC has not moved.
-    median_cof, median_size : dict of float
-        Median of cof, and of its absolute value, over alphas and repeats, by framework.
+    correlation, auc_falls : float, bool
+        Spearman's, of f2 and AUC along the weighted curve, 0 if one is constant; and whether AUC falls with the bias:
+        it is lower at the end of the curve, and rises with f2 along it.
+    cof, median_cof, median_size : dict of arrays of shape (R, m), dicts of float
+        The paper's cost of fairness at the random alphas, by framework, NaN where AUC has not moved; its median over
+        alphas and repeats, and that of its absolute value.
     lower_cof : int
         Repeats in which the weighted median cof is the lower one.
-    gains : array of shape (R,)
-        AUC of the weighted less the unweighted framework by `equal_bias_gain`.
-    gain : float
-        Their median; NaN unless most repeats can be compared.
-    scale_free_left : float
-        Share of the scale-free bias that is left at the end of the weighted curve.
-    negative_weights : array of shape (2,)
-        Number of negative weights at alpha = 0, and at the end of the weighted curve.
+    gains, gain : array of shape (R,), float
+        AUC of the weighted less the unweighted framework by `equal_bias_gain`; the median, NaN unless most compare.
+    scale_free_left, negative_weights : float, array of shape (2,)
+        Share of the scale-free bias left at the end of the weighted curve; negative weights at alpha = 0 and there.
     alpha_ratio : float
         The weighted over the unweighted alpha at the end of the curve, where the same share of f2 is gone.
     """
 
     def __init__(
-        self,
-        dataset: str,
-        base: str,
-        fairness: str,
-        curves: dict[str, dict[str, FloatArray]],
-        draws: dict[str, dict[str, FloatArray]],
-        target_auc: FloatArray,
-        average_auc: FloatArray,
-    ) -> None:
+        self, dataset: str, base: str, fairness: str, curves: dict[str, dict[str, FloatArray]],
+        draws: dict[str, dict[str, FloatArray]], target_auc: FloatArray, average_auc: FloatArray,
+    ) -> None:  # fmt: skip
         self.dataset, self.base, self.fairness, self.curves = dataset, base, fairness, curves
         self.target_auc, self.average_auc = target_auc, average_auc
         weighted, unweighted = curves["weighted"], curves["unweighted"]
@@ -89,8 +77,7 @@ class PaperSetting:
         self.auc_rises = (auc - np.minimum.accumulate(auc, axis=1)).max(axis=1)
         self.auc_change, self.auc_rise = float(np.median(self.auc_changes)), float(np.median(self.auc_rises))
         middle = np.median(f2, axis=0)
-        halfway = auc[:, int(np.argmax(middle <= middle[0] / 2))]
-        self.auc_change_halfway = float(np.median(halfway - auc[:, 0]))
+        self.auc_change_halfway = float(np.median(auc[:, int(np.argmax(middle <= middle[0] / 2))] - auc[:, 0]))
         self.correlation = float(np.median([_spearman(*pair) for pair in zip(f2, auc, strict=True)]))
         self.auc_falls = self.auc_change < 0 and self.correlation > 0
         self.cof = {}
@@ -99,10 +86,10 @@ class PaperSetting:
             self.cof[name] = (curves[name]["f2"][:, :1] - draw["f2"]) / np.where(lost == 0, np.nan, lost)
         self.median_cof = {name: _median(cof) for name, cof in self.cof.items()}
         self.median_size = {name: _median(np.abs(cof)) for name, cof in self.cof.items()}
-        pairs = zip(self.cof["weighted"], self.cof["unweighted"], strict=True)
-        self.lower_cof = sum(_median(w) < _median(u) for w, u in pairs)
-        curve_pairs = zip(bias, auc, unweighted["bias"], unweighted["auc"], strict=True)
-        self.gains = np.array([equal_bias_gain(*pair) for pair in curve_pairs])
+        self.lower_cof = sum(
+            _median(w) < _median(u) for w, u in zip(self.cof["weighted"], self.cof["unweighted"], strict=True)
+        )
+        self.gains = np.array([*map(equal_bias_gain, bias, auc, unweighted["bias"], unweighted["auc"])])
         self.gain = _median(self.gains) if np.isfinite(self.gains).mean() > 0.5 else float("nan")
         self.scale_free_left = float(np.median(bias[:, -1] / bias[:, 0]))
         self.negative_weights = np.median(weighted["negative"][:, [0, -1]], axis=0)
@@ -118,14 +105,16 @@ def read_settings(points: pd.DataFrame) -> list[PaperSetting]:
     for key, group in points[points["kind"] != "target"].groupby(["dataset", "base", "fairness"], sort=False):
         dataset, base, fairness = map(str, key)
         of_data = targets[(targets["dataset"] == dataset) & (targets["fairness"] == fairness)]
-        by_kind: dict[str, dict[str, dict[str, FloatArray]]] = {"curve": {}, "random": {}}
-        for kind, by_framework in by_kind.items():
-            for name in FRAMEWORKS:
-                rows = group[(group["framework"] == name) & (group["kind"] == kind)]
-                shape = rows["repeat"].nunique(), -1
-                by_framework[name] = {column: rows[column].to_numpy(dtype=float).reshape(shape) for column in _NUMBERS}
+        shape = group["repeat"].nunique(), -1
+        curves, draws = (
+            {
+                str(name): {column: rows[column].to_numpy(dtype=float).reshape(shape) for column in _NUMBERS}
+                for name, rows in group[group["kind"] == kind].groupby("framework", sort=False)
+            }
+            for kind in ("curve", "random")
+        )
         target, average = (of_data.loc[of_data["base"] == name, "auc"].to_numpy() for name in (base, "average"))
-        settings.append(PaperSetting(dataset, base, fairness, by_kind["curve"], by_kind["random"], target, average))
+        settings.append(PaperSetting(dataset, base, fairness, curves, draws, target, average))
     return settings
 
 
@@ -157,9 +146,8 @@ def _auc_at(bias: FloatArray, auc: FloatArray, levels: FloatArray) -> FloatArray
 
 
 def _spearman(a: FloatArray, b: FloatArray) -> float:
-    if np.ptp(a) == 0 or np.ptp(b) == 0:
-        return 0.0
-    return float(np.corrcoef(rankdata(a), rankdata(b))[0, 1])
+    constant = np.ptp(a) == 0 or np.ptp(b) == 0
+    return 0.0 if constant else float(np.corrcoef(rankdata(a), rankdata(b))[0, 1])
 
 
 def _median(values: FloatArray) -> float:
@@ -217,11 +205,11 @@ def _name(held: Sequence[PaperSetting], against: Sequence[PaperSetting]) -> str:
 
 
 def _count(held: Sequence[PaperSetting], against: Sequence[PaperSetting]) -> str:
-    by_notion = {"group": [0, 0], "individual": [0, 0]}
-    for s in (*held, *against):
-        by_notion[s.fairness][0] += s in held
-        by_notion[s.fairness][1] += 1
-    return "; ".join(f"{notion.capitalize()}: {n} of {m}" for notion, (n, m) in by_notion.items() if m) + "."
+    every = (*held, *against)
+    by_notion = {notion: [s in held for s in every if s.fairness == notion] for notion in FAIRNESS}
+    return (
+        "; ".join(f"{kind.capitalize()}: {sum(each)} of {len(each)}" for kind, each in by_notion.items() if each) + "."
+    )
 
 
 def _range(values: FloatArray) -> str:
@@ -230,8 +218,8 @@ def _range(values: FloatArray) -> str:
 
 def _ranges(title: str, measure: str, held: Sequence[PaperSetting], against: Sequence[PaperSetting]) -> str:
     """The range of a measure over the repeats, setting by setting."""
-    parts = (f"{s.base} {_range(getattr(s, measure))}" for s in (*held, *against))
-    return f"{title} over the repeats: {'; '.join(parts)}."
+    ranges = "; ".join(f"{s.base} {_range(getattr(s, measure))}" for s in (*held, *against))
+    return f"{title} over the repeats: {ranges}."
 
 
 def _gains(held: Sequence[PaperSetting], against: Sequence[PaperSetting]) -> str:
@@ -245,11 +233,6 @@ def _left(held: Sequence[PaperSetting], against: Sequence[PaperSetting]) -> str:
     return f"Left: {np.median(left):.1%} in the median setting, {left.min():.1%} to {left.max():.1%}."
 
 
-def _negative(held: Sequence[PaperSetting], against: Sequence[PaperSetting]) -> str:
-    first, last = np.median([s.negative_weights for s in (*held, *against)], axis=0)
-    return f"Below 0: {first:g} of 18 weights at alpha = 0, {last:g} at the largest alpha, in the median setting."
-
-
 def judge(points: pd.DataFrame) -> list[Claim]:
     """Judge every claim that the points speak to; claims about data sets that were not run are left out."""
     settings, aucs = read_settings(points), breast_cancer_aucs(points)
@@ -261,8 +244,7 @@ def judge(points: pd.DataFrame) -> list[Claim]:
         """Count the settings that agree among those that a claim concerns."""
         concerned = [s for s in settings if concerns(s)]
         held = [s for s in concerned if agrees(s)]
-        against = [s for s in concerned if s not in held]
-        text = details(held, against) if concerned else ""
+        text = details(held, [s for s in concerned if s not in held]) if concerned else ""
         return Claim(key, origin, statement, rule, len(held), len(concerned), text)
 
     claims = [
@@ -372,7 +354,9 @@ def judge(points: pd.DataFrame) -> list[Claim]:
             "No detector counts backwards: every weight is 0 or more.",
             "No weight is below 0 at alpha = 0, nor at the largest alpha, in the median repeat.",
             lambda s: max(s.negative_weights) == 0,
-            details=_negative,
+            details=lambda held, against: (
+                "Below 0: {:g} of 18 weights at alpha = 0, {:g} at the largest alpha, in the median setting."
+            ).format(*np.median([s.negative_weights for s in (*held, *against)], axis=0)),
         ),
     ]  # fmt: skip
     return [each for each in claims if each.tested]

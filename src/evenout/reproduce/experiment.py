@@ -104,11 +104,12 @@ class Scored:
         """The sums that define one problem. The paper measures on the training rows, so nothing is left out."""
         t = self.targets[base]
         beta, one, n_groups = FRAMEWORKS[framework](t), np.zeros(len(t), dtype=np.intp), int(self.groups.max()) + 1
-        cells = collect_cells(self.S, t, beta, self.groups, one, n_groups=n_groups, n_sets=1)
         columns = [*range(self.S.shape[1]), self.S.shape[1] + list(self.targets).index(base)]
         form, mass = self.pairs.total()
-        pairs = {"individual.form": form[None][..., columns, :][..., columns], "individual.mass": mass[None]}
-        whole = replace(cells, sums=pairs)
+        whole = replace(
+            collect_cells(self.S, t, beta, self.groups, one, n_groups=n_groups, n_sets=1),
+            sums={"individual.form": form[None][..., columns, :][..., columns], "individual.mass": mass[None]},
+        )
         return CrossFit(whole, whole.at(slice(0)), whole.at(slice(0)))
 
 
@@ -119,9 +120,10 @@ def score(dataset: str, seeds: Seeds, *, n_threads: int = 1, pairs: bool = True)
     groups = read_groups(data.sensitive, len(X))
     _, raw = fit_pool("paper", X, seed=seeds.forest, n_threads=n_threads)
     S, targets = combine(raw)
-    counted = groups.codes if pairs else np.full(len(X), -1)
-    Z, one, n_groups = np.column_stack([S, *targets.values()]), np.zeros(len(X), dtype=np.intp), len(groups.labels)
-    sums = pair_sums(X, Z, counted, one, n_groups=n_groups, n_folds=1, n_threads=n_threads)
+    sums = pair_sums(
+        X, np.column_stack([S, *targets.values()]), groups.codes if pairs else np.full(len(X), -1),
+        np.zeros(len(X), dtype=np.intp), n_groups=len(groups.labels), n_folds=1, n_threads=n_threads,
+    )  # fmt: skip
     return Scored(S, targets, data.y.to_numpy() == 1, groups.codes, sums)
 
 
@@ -136,8 +138,7 @@ def run_repeat(dataset: str, seed: int, repeat: int, *, n_threads: int = 1) -> p
     """Compute all points of one repeat on one data set, in a fixed order; with `COLUMNS`."""
     seeds = derive_seeds(seed, dataset, repeat)
     scored = score(dataset, seeds, n_threads=n_threads)
-    frames = [_target_points(scored)]
-    rng = np.random.default_rng(seeds.alphas)
+    frames, rng = [_target_points(scored)], np.random.default_rng(seeds.alphas)
     for base in BASES:
         sums = {framework: scored.sums(base, framework) for framework in FRAMEWORKS}
         for fairness, notion in FAIRNESS.items():
@@ -150,8 +151,7 @@ def run_repeat(dataset: str, seed: int, repeat: int, *, n_threads: int = 1) -> p
             for framework, path in paths.items():
                 points = _path_points(scored, path, drawn, n_threads)
                 frames.append(points.assign(base=base, fairness=fairness, framework=framework))
-    table = pd.concat(frames, ignore_index=True).assign(dataset=dataset, repeat=repeat)
-    return table[list(COLUMNS)]
+    return pd.concat(frames, ignore_index=True).assign(dataset=dataset, repeat=repeat)[list(COLUMNS)]
 
 
 def _path_points(scored: Scored, path: TradeoffPath, drawn: FloatArray, n_threads: int) -> pd.DataFrame:
@@ -193,11 +193,8 @@ def weighted_aucs(S: FloatArray, W: FloatArray, outlier: BoolArray, *, n_threads
     """
     # Equal rows must tie exactly. A product of matrices may round by position, so each distinct row is taken once.
     distinct, place = np.unique(S, axis=0, return_inverse=True)
-
-    def work(block: slice) -> FloatArray:
-        return roc_auc(outlier, (distinct @ W[block].T)[place.ravel()])
-
-    return np.concatenate(map_blocks(work, len(W), _BLOCK, n_threads))
+    aucs = map_blocks(lambda block: roc_auc(outlier, (distinct @ W[block].T)[place.ravel()]), len(W), _BLOCK, n_threads)
+    return np.concatenate(aucs)
 
 
 SEARCHES = ("kd_tree", "ball_tree", "brute")
@@ -212,7 +209,7 @@ def compare_searches(seed: int, n_repeats: int) -> pd.DataFrame:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # about the duplicates, which are the point here
         for search in SEARCHES:
-            fitted = [LocalOutlierFactor(k, algorithm=search).fit(X) for k in (5, 10, 15, 20, 25, 30)]
+            fitted = (LocalOutlierFactor(k, algorithm=search).fit(X) for k in (5, 10, 15, 20, 25, 30))
             factors[search] = np.column_stack([-lof.negative_outlier_factor_ for lof in fitted])
     for repeat in range(n_repeats):
         pool, raw = fit_pool("paper", X, seed=derive_seeds(seed, "breastw", repeat).forest)
@@ -221,8 +218,8 @@ def compare_searches(seed: int, n_repeats: int) -> pd.DataFrame:
             scores = raw.copy()
             if search in factors:
                 scores[:, lof] = factors[search]
-            for base, t in combine(scores)[1].items():
-                rows.append({"repeat": repeat, "search": search, "base": base, "auc": roc_auc(outlier, t)})
+            targets = combine(scores)[1].items()
+            rows += [{"repeat": repeat, "search": search, "base": b, "auc": roc_auc(outlier, t)} for b, t in targets]
     return pd.DataFrame(rows)
 
 
@@ -241,9 +238,12 @@ def held_out(scored: Scored, base: str, seed: int) -> dict[str, float]:
     path = TradeoffPath(CrossFit.of_folds(cells), ((PARITY, 1.0),), method="published")
     reached = least_alpha(path, lambda alphas: path.reduction(alphas, "training"), ASKED)
     alpha = float(path.grid()[-1]) if reached is None else reached  # the farthest that the paper's curves go
-    training = float(path.reduction(alpha, "training"))
-    unseen = float(path.reduction(alpha, "unseen")) if path.gap_detected else float("nan")
-    return {"alpha": alpha, "training": training, "unseen": unseen, "p": path.gap_p_value}
+    return {
+        "alpha": alpha,
+        "training": float(path.reduction(alpha, "training")),
+        "unseen": float(path.reduction(alpha, "unseen")) if path.gap_detected else float("nan"),
+        "p": path.gap_p_value,
+    }
 
 
 def compare_rows(names: list[str], seed: int, n_repeats: int, *, n_threads: int = 1) -> pd.DataFrame:

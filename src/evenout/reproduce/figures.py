@@ -119,20 +119,22 @@ def count(datasets: Sequence[str]) -> int:
 
 
 def _row(
-    name: str,
-    alt: str,
-    panels: Panels,
-    fill: Callable[["Figure", list["Axes"], Panels], None],
-    size: tuple[float, float] | None = None,
-    **shared: Any,
-) -> PaperFigure:
+    name: str, alt: str, panels: Panels, fill: Callable[["Figure", list["Axes"], Panels], None],
+    size: tuple[float, float] | None = None, **shared: Any,
+) -> PaperFigure:  # fmt: skip
     """A row of panels under one legend, by default with room for its lines; ``shared`` axes as in ``subplots``."""
 
     def draw(figure: "Figure") -> None:
+        from matplotlib.ticker import MaxNLocator
+
         axes = list(figure.subplots(1, len(panels), squeeze=False, **shared)[0])
         for ax, title in zip(axes, panels, strict=True):
             ax.set_title(title, pad=7)
-            _tidy(ax)
+            # At most four ticks; below, where labels lie side by side, there is room for fewer of them.
+            ax.xaxis.set_major_locator(MaxNLocator(nbins=3, steps=[1, 1.5, 2, 3, 5, 10], min_n_ticks=2))
+            ax.yaxis.set_major_locator(MaxNLocator(nbins=4, steps=[1, 2, 5, 10], min_n_ticks=3))
+            for axis in (ax.xaxis, ax.yaxis):
+                axis.set_major_formatter(lambda number, _: _plain(number))
         fill(figure, axes, panels)
 
     legend_rows = 1 if len(panels) > 2 else 5 - len(panels) * 2
@@ -181,25 +183,22 @@ def _costs(figure: "Figure", axes: list["Axes"], panels: Panels) -> None:
             for side, framework in zip((-0.2, 0.2), FRAMEWORKS, strict=True):
                 values, colour = setting.cof[framework], COLOURS[setting.base]
                 face = f"{colour}8c" if framework == "weighted" else "none"
+                thin = {"color": colour, "linewidth": 1.1}
                 ax.boxplot(
-                    values[np.isfinite(values)],
-                    positions=[position + side],
-                    widths=0.3,
-                    showfliers=False,
-                    patch_artist=True,
-                    manage_ticks=False,
+                    values[np.isfinite(values)], positions=[position + side], widths=0.3, showfliers=False,
+                    patch_artist=True, manage_ticks=False, whiskerprops=thin, capprops=thin,
                     boxprops={"facecolor": face, "edgecolor": colour, "linewidth": 1.1},
                     medianprops={"color": colour, "linewidth": 2.0},
-                    whiskerprops={"color": colour, "linewidth": 1.1},
-                    capprops={"color": colour, "linewidth": 1.1},
-                )
+                )  # fmt: skip
         ax.set_xticks(range(len(settings)), [s.base.capitalize() for s in settings])
         ax.set_xlim(-0.6, len(settings) - 0.4)
         ax.grid(visible=False, axis="x")
     axes[0].set_ylabel("Cost of fairness (cof)")
-    filled = Patch(facecolor=INK, alpha=0.55, label="weighted (with beta)")
-    hollow = Patch(facecolor="none", edgecolor=INK, label="unweighted")
-    figure.legend(handles=[filled, hollow], loc="outside upper left", ncols=4 if len(axes) > 2 else len(axes))
+    handles = [
+        Patch(facecolor=INK, alpha=0.55, label="weighted (with beta)"),
+        Patch(facecolor="none", edgecolor=INK, label="unweighted"),
+    ]
+    figure.legend(handles=handles, loc="outside upper left", ncols=4 if len(axes) > 2 else len(axes))
 
 
 def _shrinkage(figure: "Figure", axes: list["Axes"], panels: Panels) -> None:
@@ -211,8 +210,7 @@ def _shrinkage(figure: "Figure", axes: list["Axes"], panels: Panels) -> None:
             ax.plot(gone, left, color=COLOURS[setting.base], linewidth=1.1, alpha=0.8)
         for axis in (ax.xaxis, ax.yaxis):
             axis.set_major_formatter(lambda share, _: f"{share:.0%}")
-    axes[0].set_ylim(bottom=-0.04)
-    axes[0].set_ylabel("Scale-free bias left")
+    axes[0].set(ylim=(-0.04, None), ylabel="Scale-free bias left")
     figure.supxlabel("Raw bias f2 removed", fontsize=8.5)
     _legend(figure, 2)
 
@@ -236,17 +234,6 @@ def _equal_bias(figure: "Figure", axes: list["Axes"], panels: Panels) -> None:
     axes[0].set_ylim(len(names) - 0.5, -0.5)
     figure.supxlabel("AUC with beta less AUC without, at equal scale-free bias  (right: beta helps)", fontsize=8.5)
     _legend(figure, 2)
-
-
-def _tidy(ax: "Axes") -> None:
-    """Set at most four ticks on each axis, in plain numbers."""
-    from matplotlib.ticker import MaxNLocator
-
-    # Below, where labels lie side by side, there is room for fewer of them.
-    ax.xaxis.set_major_locator(MaxNLocator(nbins=3, steps=[1, 1.5, 2, 3, 5, 10], min_n_ticks=2))
-    ax.yaxis.set_major_locator(MaxNLocator(nbins=4, steps=[1, 2, 5, 10], min_n_ticks=3))
-    for axis in (ax.xaxis, ax.yaxis):
-        axis.set_major_formatter(lambda number, _: _plain(number))
 
 
 def _plain(number: float) -> str:

@@ -14,10 +14,11 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from markupsafe import Markup, escape
 from threadpoolctl import threadpool_limits
 
 from evenout import __version__
@@ -29,31 +30,16 @@ from evenout.reproduce.claims import LEAST_COMMON, NOTABLE, PAPER_AUC, Claim, br
 from evenout.reproduce.experiment import BASES, FAIRNESS, TITLES
 from evenout.storage.output import atomic_folder
 
-if TYPE_CHECKING:
-    from markupsafe import Markup
-
 
 def render(
-    points: pd.DataFrame,
-    claims: Sequence[Claim],
-    ties: pd.DataFrame | None,
-    unseen: pd.DataFrame,
-    folder: Path,
-    *,
+    points: pd.DataFrame, claims: Sequence[Claim], ties: pd.DataFrame | None, unseen: pd.DataFrame, folder: Path, *,
     seed: int,
-) -> str:
+) -> str:  # fmt: skip
     """Render the page as HTML; ``folder`` holds the SVG files to put into it."""
     settings = read_settings(points)
-    filters: dict[str, Callable[..., str]] = {
-        "signed": lambda value, digits=3: ("" if value < 0 else "+") + _number(value, digits),
-        "number": _number,
-        "percent": lambda share, digits=0: f"{share:.{digits}%}",
-        "significant": lambda value: _number(value, "#.3g").rstrip("."),
-    }
     names = list(dict.fromkeys(points["dataset"]))
     targets = points[(points["kind"] == "target") & (points["fairness"] == "group")]
     medians = targets.groupby(["dataset", "base"], sort=False)["auc"].median()  # over the repeats
-    ends = {"first": experiment.FIRST_FALL, "last": experiment.LAST_FALL}
     by_fairness = {fairness: [s for s in settings if s.fairness == fairness] for fairness in FAIRNESS}
     measures = {"half": "auc_change_halfway", "end": "auc_change", "left": "scale_free_left"}
     found = {  # the numbers that the prose speaks of, over the settings of each notion of fairness, and over all
@@ -69,7 +55,12 @@ def render(
         "tested": len(settings),
         "incomparable": sum(not np.isfinite(s.gain) for s in settings),
     }
-    return template("evenout.reproduce", "index.html.j2", **filters).render(
+    page = template(
+        "evenout.reproduce", "index.html.j2", number=_number, percent=lambda share, digits=0: f"{share:.{digits}%}",
+        signed=lambda value, digits=3: ("" if value < 0 else "+") + _number(value, digits),
+        significant=lambda value: _number(value, "#.3g").rstrip("."),
+    )  # fmt: skip
+    return page.render(
         version=__version__,
         seed=seed,
         n_repeats=points["repeat"].nunique(),
@@ -97,12 +88,15 @@ def render(
         asked=experiment.ASKED,
         figures={drawing.name: _inline(drawing.name, drawing.alt, folder) for drawing in figures.plan(settings)},
         columns=experiment.COLUMNS,
-        design={"curve": experiment.CURVE_ALPHAS, "random": experiment.RANDOM_ALPHAS, **ends},
+        design={
+            "curve": experiment.CURVE_ALPHAS, "random": experiment.RANDOM_ALPHAS, "first": experiment.FIRST_FALL,
+            "last": experiment.LAST_FALL,
+        },
         mean_beta=math.e - 1,  # the limit of the mean of exp(rank / n)
         least_common=LEAST_COMMON,
         notable=NOTABLE,
         duplicates=float(load_dataset("breastw").X.duplicated().mean()),
-    )
+    )  # fmt: skip
 
 
 def _spread(values: Sequence[float] | pd.Series) -> dict[str, float]:
@@ -124,10 +118,8 @@ def _dataset(name: str) -> dict[str, Any]:
     }
 
 
-def _inline(name: str, alt: str, folder: Path) -> "Markup":
+def _inline(name: str, alt: str, folder: Path) -> Markup:
     """Read an SVG file for the page: its ink follows the page's colours, and its ids are unique on the page."""
-    from markupsafe import Markup, escape
-
     svg = (folder / f"{name}.svg").read_text(encoding="utf-8")
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>| xmlns(:\w+)?=\"[^\"]*\"", "", svg, flags=re.DOTALL)
@@ -149,7 +141,7 @@ def _number(value: float, digits: int | str = 3) -> str:
 QUICK_DATASETS = ("german", "breastw", "pima")
 QUICK_REPEATS = 2
 
-Progress = Callable[[str, int, int], None]
+Progress = Callable[[str, int, int], object]
 
 
 @dataclass(frozen=True)
@@ -163,15 +155,9 @@ class Results:
 
 
 def reproduce(
-    out: Path,
-    *,
-    datasets: Sequence[str] | None = None,
-    repeats: int = 5,
-    seed: int = 0,
-    quick: bool = False,
-    n_threads: int = 1,
-    progress: Progress = lambda *_: None,
-) -> Results:
+    out: Path, *, datasets: Sequence[str] | None = None, repeats: int = 5, seed: int = 0, quick: bool = False,
+    n_threads: int = 1, progress: Progress = lambda *_: None,
+) -> Results:  # fmt: skip
     """Rerun the paper's experiments and write points, figures, verdicts and a page into ``out``.
 
     Parameters
@@ -192,10 +178,10 @@ def reproduce(
     asked = datasets if datasets is not None else QUICK_DATASETS if quick else tuple(TITLES)
     unknown = ", ".join(repr(name) for name in asked if name not in TITLES)
     if unknown or not asked:
-        known = ", ".join(TITLES)
         raise InputError(
-            "{@datasets} has {found}; the paper's data sets are {known}", found=unknown or "nothing", known=known
-        )
+            "{@datasets} has {found}; the paper's data sets are {known}", found=unknown or "nothing",
+            known=", ".join(TITLES),
+        )  # fmt: skip
     if repeats < 1:
         raise ValueError(f"repeats is {repeats}; at least 1 is needed")
     if seed < 0:
@@ -237,9 +223,9 @@ def reproduce(
         with step("the page", "page"):
             page = render(points, claims, ties, unseen, folder / "figures", seed=seed)
             (folder / "index.html").write_text(page, encoding="utf-8")
-        packages = ("numpy", "scipy", "scikit-learn", "numba", "pandas", "matplotlib")
         run = {  # how to run this again, how long it took, and the verdicts for machines
-            "versions": {"evenout": __version__} | versions("python", *packages),
+            "versions": {"evenout": __version__}
+            | versions("python", "numpy", "scipy", "scikit-learn", "numba", "pandas", "matplotlib"),
             "platform": f"{platform.system()} {platform.machine()}",
             "settings": {
                 "datasets": names, "repeats": n_repeats, "seed": seed, "quick": quick, "n_threads": n_threads
