@@ -23,11 +23,10 @@ import evenout
 from evenout.core.individual import Individual
 from evenout.core.types import AnyArray, require
 from evenout.estimator import FairOutlierEnsemble
-from evenout.fitting.choose import Repaired
 from evenout.fitting.result import FitResult
 from evenout.fitting.update import UpdateMaps
 from evenout.groups.rules import Groups, Resemblance
-from evenout.repair import BlindRepair, GroupMaps, ScoreRepair
+from evenout.repair import BlindRepair, GroupMaps, Repaired, ScoreRepair
 from evenout.storage.archive import ModelFileError, plain, read_plain, write_plain
 from evenout.storage.output import atomic_file
 from evenout.storage.walker import describe, read, sound
