@@ -274,7 +274,7 @@ class _Distribution:
     levels: Annotated[FloatArray, "n"]
 
     def check(self) -> None:
-        rising = (np.diff(self.values) > 0).all() and (np.diff(self.levels) > 0).all()
+        rising = (np.diff([self.values, self.levels]) > 0).all()
         require(len(self.values) and rising, "values", "is no order")
 
     @classmethod
@@ -353,10 +353,9 @@ class _UnseenBias:
     def moments(self, strength: FloatArray) -> GroupMoments:
         """Group moments at each strength, with variances that turn the usual correction into that for unseen rows."""
         v = np.column_stack([1.0 - strength, strength])
-        variance = np.einsum("ma,gab,mb->mg", v, self.cov, v)
-        shared = v @ self.cov[:, 0].T
+        noise = 2.0 * v[:, :1] * (v @ self.cov[:, 0].T) - np.einsum("ma,gab,mb->mg", v, self.cov, v)
         total = np.maximum(np.einsum("ma,ab,mb->m", v, self.total, v), 0.0)
-        return GroupMoments(self.count, v @ self.mean.T, 2.0 * v[:, :1] * shared - variance, total)
+        return GroupMoments(self.count, v @ self.mean.T, noise, total)
 
     def reduction(self, strength: FloatArray) -> FloatArray:
         """Share of the bias that is gone at each strength."""
@@ -366,12 +365,10 @@ class _UnseenBias:
     def least_strength(self, request: float) -> tuple[float, float]:
         """The least strength that meets the request, or the best one, and the reduction there."""
         reached = np.nan_to_num(self.reduction(_GRID), nan=-np.inf)  # NaN: the score has become constant
-        if not (reached >= request).any():
-            best = int(reached.argmax())
-            return float(_GRID[best]), float(reached[best])
         first = int((reached >= request).argmax())
-        if first == 0:
-            return 0.0, float(reached[0])
+        if first == 0:  # at once, or nowhere
+            best = 0 if reached[0] >= request else int(reached.argmax())
+            return float(_GRID[best]), float(reached[best])
         low, high = _GRID[first - 1], _GRID[first]
         return float(brentq(lambda s: self.reduction(np.array([s]))[0] - request, low, high, xtol=1e-12)), request
 
@@ -538,9 +535,10 @@ class BlindRepair(TakesSettings, TransformerMixin, BaseEstimator):
         """
         settings, t = self._settings(), read_numbers(scores, "scores")
         settings = replace(settings, seed=as_seed(self.random_state))
-        beside = {"sensitive_features": sensitive_features, "clusters": clusters, "sample_weight": sample_weight}
-        beside |= {"given": given, "labels": labels, "label_propensity": label_propensity}
-        rows = TrainingRows.read(self, X, settings, **beside)
+        rows = TrainingRows.read(
+            self, X, settings, sensitive_features=sensitive_features, clusters=clusters, sample_weight=sample_weight,
+            given=given, labels=labels, label_propensity=label_propensity,
+        )  # fmt: skip
         _refuse_other_length(t, rows.X)
         sample, share = rows.sample, flagged_share(self.contamination, len(t))
         nan, nobody = float("nan"), np.full((len(rows.names), 2), np.nan)
@@ -560,19 +558,20 @@ class BlindRepair(TakesSettings, TransformerMixin, BaseEstimator):
         if len(rows.names) >= 2:
             Z = np.column_stack([rows.X, t])
             folds = assign_folds(Z, rows.groups.codes, N_FOLDS, settings.seed, rows.clusters)
-            machine: dict[str, Any] = {"seed": settings.seed, "n_jobs": self.n_jobs, "stands_for": sample.weight}
-            cross = cross_fit_resemblance(self.classifier, Z, sample.members, folds, **machine)
+            cross = cross_fit_resemblance(
+                self.classifier, Z, sample.members, folds,
+                seed=settings.seed, n_jobs=self.n_jobs, stands_for=sample.weight,
+            )  # fmt: skip
             held = FlagRows(cross.without[folds, np.arange(len(t))], t, sample, folds)
             path = TradeoffPath(cross.sums(t, sample), settings.fairness, noise_aware=True)
             path, choice, ratio, price = settle(settings, path, held, cross=cross)
             v, V = path.weights(choice.alpha), path.fold_weights(np.array([choice.alpha]), "unseen")
             if v.any():
-                prices = -v if path.rule is not None else cross.model.levelled(-v)
-                result = replace(result, prices=prices)
+                result = replace(result, prices=cross.model.levelled(-v) if path.rule is None else -v)
             both = np.column_stack([t, result.apply(t, cross.own)])
             above = top_threshold(both, share, sample.weight)
-            choice.announced(list_kept(*both.T, self.contamination), asked=settings.asked, ratio=ratio)
-            if v.any():
+            choice.announced(list_kept(t, both[:, 1], self.contamination), asked=settings.asked, ratio=ratio)
+            if result.prices.any():
                 warn_proxy(cross.known)
             result = replace(
                 result,
@@ -580,7 +579,7 @@ class BlindRepair(TakesSettings, TransformerMixin, BaseEstimator):
                 path=path,
                 choice=choice,
                 flag_ratio=ratio,
-                flag_price=price | flag_price(t, *(both > above).T, None),
+                flag_price=price | flag_price(t, t > above[0], both[:, 1] > above[1], None),
                 flag_rates=sample.means(held.flagged(np.concatenate([held.base(), V], axis=1), share)),
                 known=cross.known,
                 scores=both[:, 1].copy(),
@@ -650,9 +649,17 @@ class BlindRepair(TakesSettings, TransformerMixin, BaseEstimator):
             raise InputError(
                 "{min_size=} is not allowed; use an integer of at least {least}", min_size=rules.min_size, least=N_FOLDS
             )
-        asked: dict[str, Any] = {name: getattr(self, name) for name in _SHARED if name != "n_jobs"}
-        rest: dict[str, Any] = {"correction": "resemblance", "classifier": self.classifier, "groups": rules}
-        return Settings({NOTIONS[self.fairness]: 1.0}, **asked, **rest, n_threads=effective_n_jobs(self.n_jobs))
+        return Settings(
+            {NOTIONS[self.fairness]: 1.0},
+            self.bias_reduction,
+            self.flag_rate_ratio,
+            confidence=self.confidence,
+            correction="resemblance",
+            classifier=self.classifier,
+            contamination=self.contamination,
+            groups=rules,
+            n_threads=effective_n_jobs(self.n_jobs),
+        )
 
     def _take(self, result: "Repaired", X: Any) -> Self:
         """Set the learned attributes from a fit, new or saved."""
@@ -664,9 +671,9 @@ class BlindRepair(TakesSettings, TransformerMixin, BaseEstimator):
         self.group_names_, self.group_counts_, self.left_out_groups_ = names, result.counts, result.left_out
         self.group_known_ = dict(zip(names, result.known.tolist(), strict=True))
         self.lambda_ = dict(zip(names, result.prices.tolist(), strict=True))
-        changed = bool(result.prices.any())
-        gap = path is not None and (choice.found_gap(changed=changed) if by_flags else path.gap_detected)
-        self.gap_detected_, self.request_met_ = gap, choice.met
+        self.request_met_, self.gap_detected_ = choice.met, path is not None and path.gap_detected
+        if by_flags and path is not None:
+            self.gap_detected_ = choice.found_gap(changed=bool(result.prices.any()))
         self.alpha_ = float("nan") if by_flags else choice.alpha
         self.bias_reduction_, self.bias_reduction_interval_ = choice.reached, choice.interval
         self.flag_rates_, self.flag_price_ = result.flag_rates, result.flag_price

@@ -114,8 +114,8 @@ def _reduction(rows: FlagRows, V: FloatArray) -> tuple[float, float]:
             z[inside] = (y - y.mean()) / y.std() if len(y) and y.std() > 0 else 0.0
         ends.append(bounded_gap(L, *mean_bounds(sample, z)))
     (before_low, before_high), (after_low, after_high) = ends
-    low = 1.0 - after_high / before_low if before_low > 0 else -np.inf
-    return float(low), float(1.0 - after_low / before_high) if before_high > 0 else float("nan")
+    low = float(1.0 - after_high / before_low) if before_low > 0 else -np.inf
+    return low, float(1.0 - after_low / before_high) if before_high > 0 else _NAN
 
 
 DEFAULT_REDUCTION = 0.8
@@ -204,8 +204,7 @@ class EvenRule:
                 "the estimate is {ratio:.2f} (95 % interval {low:.2f} to {high:.2f}), where the flagged "
                 f"stand out by {self.stands_out:.0%} of what they did{{price}}"
             )
-        message = f"{{flag_rate_ratio=:g}} cannot be promised on unseen rows: {reached}. {hint}"
-        return replace(self, message=message)
+        return replace(self, message=f"{{flag_rate_ratio=:g}} cannot be promised on unseen rows: {reached}. {hint}")
 
 
 def even_rule(looks: Resemblances, share: float, asked: float, hint: str) -> EvenRule:
@@ -259,8 +258,8 @@ def even_columns(
         return 1.0 + (Z - centre) @ B, B
 
     own, B = learnt(rows.S[:, moving], np.ones(len(rows.t), dtype=bool), rows.sample)
-    outside = [rows.folds != f for f in range(K)]
-    parts = [learnt(rows.without(f)[:, moving], of, rows.sample.of(of)) for f, of in enumerate(outside)]
+    outside = enumerate(rows.folds != f for f in range(K))
+    parts = [learnt(rows.without(f)[:, moving], of, rows.sample.of(of)) for f, of in outside]
     without, maps = np.stack([r for r, _ in parts]), [B for _, B in parts]
 
     def weights(prices: FloatArray, maps: Sequence[FloatArray]) -> FloatArray:
@@ -276,8 +275,8 @@ def even_columns(
     held = FlagRows(without[rows.folds, np.arange(len(own))], rows.t, rows.sample, rows.folds, n_rows=rows.n_rows)
     looks = Resemblances(held, own, without, None if count is None else counted)
     even = even_rule(looks, share, asked, hint)
-    other = other_optimum(looks, even.own, share) if even.own.any() else None
-    return even, FlagRule(weights(even.own[None], [B])[0], weights(even.without, maps)), other
+    rule = FlagRule(weights(even.own[None], [B])[0], weights(even.without, maps))
+    return even, rule, other_optimum(looks, even.own, share) if even.own.any() else None
 
 
 def _require_compared(rows: FlagRows, sample: Sample) -> None:
@@ -338,9 +337,10 @@ def open_tradeoffs(settings: Settings, cross: CrossFit, resembling: int = 0) -> 
 
     The last ``resembling`` columns are how much rows resemble each group.
     """
-    rules: dict[str, Any] = {"method": settings.method, "noise_aware": settings.judged_on == "unseen"}
-    columns = Columns(settings.correction, resembling)
-    return open_path(cross, settings.fairness, **rules, constraint=settings.weights, columns=columns)
+    return open_path(
+        cross, settings.fairness, method=settings.method, noise_aware=settings.judged_on == "unseen",
+        constraint=settings.weights, columns=Columns(settings.correction, resembling),
+    )  # fmt: skip
 
 
 class Decision(NamedTuple):
@@ -383,7 +383,8 @@ def settle(
     rates = judged.measured(V, share)
     if count is not None and unseen:
         rates = replace(count(V), compared=rows.sample.compared)
-    choice, ratio = _stated(choice, judged, V, share, asked, rates, solved=path.rule is not None)
+    solved = path.rule is not None and (cross is None or bool(path.rule.without.any()))
+    choice, ratio = _stated(choice, judged, V, share, asked, rates, solved=solved)
     return Decision(path, choice, ratio, flag_price(rows.t, before, after, other))
 
 
@@ -402,9 +403,10 @@ def _solved(
     same row scores a little higher; resemblance has no such unit. So the rule's weights of resemblance are scaled to
     the whole fit. Of a given score no interval of the bias is stated.
     """
-    share = rows.share(settings.contamination)
-    by_weights = settings.correction == "weights"
-    hint = f"{{correction='resemblance'}}, {_MORE}" if by_weights else f"Other {_features(cross)}"
+    share, hint = rows.share(settings.contamination), f"Other {_features(cross)}"
+    other: tuple[float, float] | None
+    if settings.correction == "weights":
+        hint = f"{{correction='resemblance'}}, {_MORE}"
     if cross is not None:
         looks = Resemblances(rows, cross.own, cross.without)
         even = even_rule(looks, share, asked, hint)
@@ -416,8 +418,9 @@ def _solved(
         held = np.sqrt(np.average((rows.t - np.average(rows.t, weights=mass)) ** 2, weights=mass))
         free = path.columns.free(len(rule.own))
         rule = replace(rule, own=np.where(free, rule.own * (spread / held if held > 0 else 1.0), rule.own))
-    path = path.towards(rule) if rule.own.any() else path
-    choice = _given(settings, path, float(rule.own.any()), _OF_A_RULE)
+    moved = bool(rule.own.any() or (cross is not None and rule.without.any()))
+    path = path.towards(rule) if moved else path
+    choice = _given(settings, path, float(moved), _OF_A_RULE)
     choice = replace(choice, asked=asked, met=even.met, message=even.message)
     if cross is not None or not even.gap:
         choice = replace(choice, interval=(_NAN, _NAN), reached=choice.reached if cross is not None else _NAN)
