@@ -27,7 +27,7 @@ from evenout.fitting.settings import Settings
 from evenout.fitting.update import update_fit
 from evenout.groups.model import Coder
 from evenout.groups.rules import Groups, Resemblance, TakesSettings
-from evenout.metrics import read_labels
+from evenout.metrics import average_precision, read_labels, roc_auc
 from evenout.out_of_core.dask_engine import collection_engine, is_collection, score_collection
 from evenout.out_of_core.engines import Engine
 from evenout.outcome import Outcome
@@ -250,8 +250,10 @@ class FairOutlierEnsemble(TakesSettings, OutlierScorer, BaseEstimator):
     @classmethod
     def paper(cls, **changes: Any) -> Self:
         """The published settings: 18 detectors on raw features, greedy, ``y = S w``, requests on training rows."""
-        published: dict[str, Any] = {"detectors": "paper", "standardize": False, "combination": "greedy"}
-        published |= {"correction": "published", "judged_on": "training"}
+        published: dict[str, Any] = {
+            "detectors": "paper", "standardize": False, "combination": "greedy", "correction": "published",
+            "judged_on": "training",
+        }  # fmt: skip
         return cls(**(published | changes))
 
     def fit(
@@ -293,26 +295,24 @@ class FairOutlierEnsemble(TakesSettings, OutlierScorer, BaseEstimator):
             How many rows each row counts for in misfit, bias and errors. Detectors count each row once.
         """
         settings = self._settings()
-        known = self.learn or any(notion.needs_labels for notion in settings.fairness)
-        if y is not None and labels is None and known:
+        if y is not None and labels is None and (self.learn or any(each.needs_labels for each in settings.fairness)):
             raise InputError("{@labels} is missing: y is ignored, as in all outlier detectors; pass labels=y")
         if is_collection(X):
             if clusters is not None or sample_weight is not None:
                 raise ValueError("clusters and sample_weight need rows in memory; leave them out for Dask collections")
-            engine = collection_engine(X, sensitive_features, given, labels, label_propensity)
-            return self.fit_partitions(engine, sufficient=getattr(sensitive_features, "sufficient", False))
+            return self.fit_partitions(
+                collection_engine(X, sensitive_features, given, labels, label_propensity),
+                sufficient=getattr(sensitive_features, "sufficient", False),
+            )
         settings = replace(settings, seed=as_seed(self.random_state))
-        beside = {"sensitive_features": sensitive_features, "clusters": clusters, "sample_weight": sample_weight}
-        beside |= {"given": given, "labels": labels, "label_propensity": label_propensity}
-        return self._take(fit_rows(TrainingRows.read(self, X, settings, **beside), settings), X)
+        rows = TrainingRows.read(
+            self, X, settings, sensitive_features=sensitive_features, clusters=clusters, sample_weight=sample_weight,
+            given=given, labels=labels, label_propensity=label_propensity,
+        )  # fmt: skip
+        return self._take(fit_rows(rows, settings), X)
 
     def fit_partitions(
-        self,
-        engine: Engine,
-        *,
-        exact_rows: int = EXACT_ROWS,
-        scores_to: Path | None = None,
-        sufficient: bool = False,
+        self, engine: Engine, *, exact_rows: int = EXACT_ROWS, scores_to: Path | None = None, sufficient: bool = False
     ) -> Self:
         """Fit on all rows of an engine's partitions, such as a folder of Parquet files; see ``docs/scale.md``.
 
@@ -369,8 +369,9 @@ class FairOutlierEnsemble(TakesSettings, OutlierScorer, BaseEstimator):
         check_is_fitted(self)
         if is_collection(X):
             raise InputError("an update takes rows in memory; give the partitions of {@X} one after the other")
-        settings = Settings.read(self.get_params(deep=False))
-        return self._take(update_fit(self._result, settings, new_rows(self, X), sensitive_features))
+        return self._take(
+            update_fit(self._result, Settings.read(self.get_params(deep=False)), new_rows(self, X), sensitive_features)
+        )
 
     def at(
         self,
@@ -436,7 +437,7 @@ class FairOutlierEnsemble(TakesSettings, OutlierScorer, BaseEstimator):
             learner = clone(self).set_params(learn=True).fit(**table)
             self.learn = True
             self._take(learner._result)
-            n_labels = int((~np.isnan(table["labels"])).sum())
+            n_labels = np.count_nonzero(~np.isnan(table["labels"]))
             self.lesson_ = f"learnt from {n_labels:,} outcomes: label weight {self.label_weight_:.2f}"
         self._lessons = tuple(lessons)
         return self
@@ -492,12 +493,18 @@ class FairOutlierEnsemble(TakesSettings, OutlierScorer, BaseEstimator):
             check_is_fitted(self)
         fit = self._result
         if is_collection(X):
-            n_columns = None if columns is None else columns(fit)
             of_rows = partial(self._scored, score, resemblance=resemblance)
-            return score_collection(of_rows, X, sensitive_features, columns=n_columns)
+            return score_collection(of_rows, X, sensitive_features, columns=columns and columns(fit))
         model = fit.scores if resemblance else replace(fit.scores, resemblance=None)
-        machine: dict[str, Any] = {"n_threads": effective_n_jobs(self.n_jobs), "device": self.device}
-        return score(fit, model.scaled(new_rows(self, X), sensitive_features=sensitive_features, **machine))
+        return score(
+            fit,
+            model.scaled(
+                new_rows(self, X),
+                n_threads=effective_n_jobs(self.n_jobs),
+                sensitive_features=sensitive_features,
+                device=self.device,
+            ),
+        )
 
     def resemblance(self, X: Any) -> FloatArray:
         """Resemblance of new rows to each group, ``P(g | x) / P(g)``, shape (m, G), if it was learnt."""
@@ -522,9 +529,13 @@ class FairOutlierEnsemble(TakesSettings, OutlierScorer, BaseEstimator):
         Returns
         -------
         DataFrame
-            ``alpha``; on held-out rows, ``flag_rate_ratio``, ``list_kept``, the share of the base score's flagged list
-            that is still flagged, and ``mean_base_score``, that of the flagged.
+            ``alpha``; on held-out rows, each fold by what was solved without it, ``flag_rate_ratio``, ``list_kept``,
+            the share of the base score's flagged list that is still flagged, and ``mean_base_score``, that of the
+            flagged. At the end of a path that was solved for even flags the counted ratio is a little better than new
+            rows can expect, which ``flag_rate_ratio_`` states.
         """
+        import pandas as pd
+
         check_is_fitted(self)
         fit = self._result
         fit.require_rows("a table of costs")
@@ -533,16 +544,26 @@ class FairOutlierEnsemble(TakesSettings, OutlierScorer, BaseEstimator):
         if alphas is None:
             alphas = np.unique(np.r_[0.0, fit.path.grid(), fit.choice.alpha])
         known = None if labels is None else read_labels(labels, len(fit.target)).astype(float)
-        return fit.costs(fit.seen.share(self.contamination), np.atleast_1d(alphas), known)
+        rows, path, alphas = fit.seen, fit.path, np.atleast_1d(alphas)
+        V = path.fold_weights(np.r_[0.0, alphas], "unseen")
+        flagged = rows.flagged(V, rows.share(self.contamination))
+        before, after = flagged[:, :1], flagged[:, 1:]
+        counted = np.maximum(after.sum(axis=0), 1)
+        columns = {
+            "alpha": alphas,
+            "flag_rate_ratio": rows.ratio(after),
+            "list_kept": (after & before).sum(axis=0) / max(before.sum(), 1),
+            "mean_base_score": rows.t @ after / counted,
+        }
+        if known is not None:
+            scores = [path.mixture(alpha).apply(fit.S, fit.target) for alpha in alphas]
+            columns["auc"] = np.array([roc_auc(known, y) for y in scores])
+            columns["average_precision"] = np.array([average_precision(known, y) for y in scores])
+            columns["precision_flagged"] = (known == 1).astype(float) @ after / counted
+        return pd.DataFrame(columns)
 
     def explain(
-        self,
-        X: Any,
-        n_reasons: int = 3,
-        *,
-        baseline: str = "alike",
-        sensitive_features: Any = None,
-        rows: str = "rows",
+        self, X: Any, n_reasons: int = 3, *, baseline: str = "alike", sensitive_features: Any = None, rows: str = "rows"
     ) -> "Explanation":
         """Explain why rows stand out, by their features, before and after fairness; see `evenout.reasons.explain`.
 
@@ -589,8 +610,10 @@ class FairOutlierEnsemble(TakesSettings, OutlierScorer, BaseEstimator):
             random_state=random_state,
             known=known,
         )
-        reasons = partial(reasons_by, copy(self), X, sensitive_features)
-        return replace(plan, promised=self.flag_rate_ratio, reasons=reasons, source=(X, sensitive_features))
+        given = X, sensitive_features
+        return replace(
+            plan, promised=self.flag_rate_ratio, reasons=partial(reasons_by, copy(self), *given), source=given
+        )
 
     def score_partitions(self, engine: Engine, scores_to: Path, *, coder: Coder | None = None) -> IntArray:
         """Write the scores of all rows of an engine's partitions; rows and flagged rows by group, shape (G + 1, 2).
@@ -634,7 +657,7 @@ class FairOutlierEnsemble(TakesSettings, OutlierScorer, BaseEstimator):
             validate_data(self, X, skip_check_array=True)
             self._lessons = ()
         path, choice, sums, stack = result.path, result.choice, result.path.cross.whole.sums, result.scores.stack
-        self._result, self.path_ = result, path
+        self._result, self.path_, fair = result, path, result.mixture.apply(result.S, result.target)
         self.alpha_ = choice.alpha if path.rule is None else float("nan")
         self.weights_ = path.weights(choice.alpha)[: result.scores.n_detectors]
         self.lambda_, self.group_known_ = result.prices, result.known
@@ -642,13 +665,14 @@ class FairOutlierEnsemble(TakesSettings, OutlierScorer, BaseEstimator):
         by_flags = self.flag_rate_ratio is not None and path.cross.whole.n_groups >= 2
         self.gap_detected_ = choice.found_gap(changed=choice.alpha != 0) if by_flags else path.gap_detected
         self.bias_reduction_, self.bias_reduction_interval_ = choice.reached, choice.interval
-        parameters = self.get_params(deep=False)
-        self.outcome_ = Outcome.of(choice, result.flag_ratio, parameters, path, result.drift, result.learnt)
+        self.outcome_ = Outcome.of(
+            choice, result.flag_ratio, self.get_params(deep=False), path, result.drift, result.learnt
+        )
         self.request_met_ = choice.met
         self.attribute_bias_ = attribute_bias(path, choice.alpha, self.judged_on)
         self.pair_error_ = float(sums.get("individual.error", np.zeros(1))[0])
         self.effective_pairs_ = float(sums.get("individual.pairs", np.full(1, np.nan))[0])
-        self.target_, self.outlier_scores_, self.offset_ = result.target, result.fair, -result.threshold
+        self.target_, self.outlier_scores_, self.offset_ = result.target, fair, -result.threshold
         self.flag_rates_, self.flag_price_, self.rank_error_ = result.flag_rates, result.flag_price, result.rank_error
         self.group_names_, self.group_counts_ = result.names, result.counts
         self.left_out_groups_, self.n_rows_ = result.groups.left_out, result.n_rows

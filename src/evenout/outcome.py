@@ -102,9 +102,10 @@ def compared_words(notions: Sequence[str], rules: Groups, attributes: Sequence[s
         )
     numbers = [name for name in attributes if name in rules.continuous]
     if numbers:
-        bands = f"overlapping bands of it are compared, at most {rules.bands}"
-        counted = "where people are counted by band, each is in the nearest one"
-        sentences.append(f"{listed(numbers).capitalize()} counts as a number: {bands}; {counted}.")
+        sentences.append(
+            f"{listed(numbers).capitalize()} counts as a number: overlapping bands of it are compared, at most "
+            f"{rules.bands}; where people are counted by band, each is in the nearest one."
+        )
     if len(attributes) > 1 and rules.cross is not True:
         crossed = ", and once more crossed" if rules.cross == "both" else ""
         sentences.append(f"{listed(attributes).capitalize()} are compared each by itself{crossed}, and count alike.")
@@ -257,16 +258,11 @@ class Outcome:
     @property
     def words(self) -> str:
         """One sentence, or two."""
-        return " ".join(part for part in (self._sentence, self._changed, self._taught) if part)
-
-    @property
-    def _taught(self) -> str:
-        """A sentence on the part of the gap that labels have added."""
-        gone = self.reduction_without_labels
-        if gone is None:
-            return ""
-        left = "" if math.isnan(gone) else f": what is left is {beside_unlearnt(gone)}"
-        return f"Learning from labels has raised the {self.gap}{left}."
+        parts, gone = [self._sentence, self._changed], self.reduction_without_labels
+        if gone is not None:
+            left = "" if math.isnan(gone) else f": what is left is {beside_unlearnt(gone)}"
+            parts.append(f"Learning from labels has raised the {self.gap}{left}.")
+        return " ".join(filter(None, parts))
 
     @property
     def _changed(self) -> str:
@@ -291,8 +287,8 @@ class Outcome:
             case _, "probable":
                 low, high = map(self._figure, self.interval)
                 range_ = f"between {low} and {high}" if math.isfinite(self.interval[0]) else f"anything up to {high}"
-                rate = "of the highest flag rate for the lowest"
-                what = rate if self.kind == "flag_rate_ratio" else f"less {self.gap}"
+                by_flags = self.kind == "flag_rate_ratio"
+                what = "of the highest flag rate for the lowest" if by_flags else f"less {self.gap}"
                 possible = f"{range_} {what} is possible; probabilities alone cannot say more."
                 return f"What {self.rows} get is not known: {possible}"
             case _, "labels":
@@ -305,8 +301,8 @@ class Outcome:
             case "fixed", _:
                 return f"{self._stated}, at the alpha that was given."
             case "assured", _:
-                bound = f"At least {self._figure(self.aim)} is reached with confidence {self.confidence:g}."
-                return f"{self._stated}. {bound}"
+                at_least = self._figure(self.aim)
+                return f"{self._stated}. At least {at_least} is reached with confidence {self.confidence:g}."
             case "short", _ if self.interval == (0.0, 0.0):
                 return (
                     "Nothing was removed, as no step is worth its own standard error: the scores are the base scores."
@@ -483,8 +479,13 @@ def labels_learnt(model: Any) -> dict[str, Any] | None:
     stack, (before, after) = model._result.scores.stack, model.label_gap_
     if stack is None:
         return None
-    counts = {"known": stack.n_labels, "outliers": stack.n_positive}
-    return counts | {"weight": model.label_weight_, "bias_before": before, "bias_after": after}
+    return {
+        "known": stack.n_labels,
+        "outliers": stack.n_positive,
+        "weight": model.label_weight_,
+        "bias_before": before,
+        "bias_after": after,
+    }
 
 
 def labels_words(labels: dict[str, Any] | None) -> str:

@@ -23,11 +23,9 @@ import evenout
 from evenout.core.individual import Individual
 from evenout.core.types import AnyArray, require
 from evenout.estimator import FairOutlierEnsemble
-from evenout.fitting.choose import Repaired
 from evenout.fitting.result import FitResult
-from evenout.fitting.update import UpdateMaps
 from evenout.groups.rules import Groups, Resemblance
-from evenout.repair import BlindRepair, GroupMaps, ScoreRepair
+from evenout.repair import BlindRepair, GroupMaps, Repaired, ScoreRepair
 from evenout.storage.archive import ModelFileError, plain, read_plain, write_plain
 from evenout.storage.output import atomic_file
 from evenout.storage.walker import describe, read, sound
@@ -43,7 +41,6 @@ _MODELS: dict[str, tuple[Any, Any]] = {
     "blind": (BlindRepair, Repaired),
     "aware": (ScoreRepair, GroupMaps),
 }
-_NAMES = {"UpdateMaps": UpdateMaps}  # classes that annotations name in quotes
 _SETTINGS: dict[str, Any] = {cls.__name__: cls for cls in (Groups, Individual, Resemblance)}  # may be parameters
 _OURS = ("evenout.detectors.adapt.Foreign", "evenout.detectors.adapt.GroupAware")
 _MACHINE = ("n_jobs", "device")  # parameters that belong to the machine, not to the model
@@ -83,7 +80,7 @@ def save_model(
         "parameters": _parameters(last, objects),
         "n_features": getattr(last, "n_features_in_", None),
         "feature_names": None if features is None else [*features],
-        "result": describe(result, learnt, objects=objects, names=_NAMES),
+        "result": describe(result, learnt, objects=objects),
     }
     data = {
         "format": FORMAT,
@@ -163,7 +160,7 @@ def _restore(data: Any, trusted: Sequence[str]) -> Any:
     saved, (kind, learnt), objects = data[name], _MODELS[name], _objects(data["objects"], trusted)
     where = f"model.{name}"
     head = read(_Head, {key: saved.get(key) for key in ("n_features", "feature_names")}, where)
-    result = read(learnt, saved.get("result"), f"{where}.result", objects=objects, names=_NAMES)
+    result = read(learnt, saved.get("result"), f"{where}.result", objects=objects)
     estimator = _unfitted(kind, saved.get("parameters"), f"{where}.parameters", objects)
     if kind is ScoreRepair:
         return sound(where, lambda: estimator._take(result))

@@ -1,6 +1,6 @@
 """Repair a finished score: with the group (`ScoreRepair`) or without it (`BlindRepair`)."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Self
 
 import numpy as np
@@ -11,15 +11,15 @@ from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from evenout.core.content import N_FOLDS, assign_folds
-from evenout.core.flags import flag_threshold, flagged_share, top_threshold
+from evenout.core.flags import FlagRows, flag_threshold, flagged_share, top_threshold
 from evenout.core.path import SIGNIFICANCE, Choice, TradeoffPath
 from evenout.core.registry import GROUP_NOTIONS, NOTIONS
 from evenout.core.ruler import GroupMoments, RatioEstimate, no_gap_p_value, parity_from_moments
-from evenout.core.types import FINITE, MOST_ROWS, FloatArray, IntArray, Within, require
+from evenout.core.types import ANY, FINITE, MOST_ROWS, FloatArray, IntArray, Within, require
 from evenout.detectors.adapt import outlier_labels
 from evenout.exceptions import InputError, NoGapWarning, TargetNotReachedWarning, warn
-from evenout.fitting.choose import FlagState, Prices, Repaired, settle_repair
-from evenout.fitting.resemblance import cross_fit_resemblance, warn_proxy
+from evenout.fitting.choose import flag_price, settle
+from evenout.fitting.resemblance import FittedResemblance, cross_fit_resemblance, warn_proxy
 from evenout.fitting.result import list_kept
 from evenout.fitting.rows import TrainingRows
 from evenout.fitting.settings import Settings
@@ -274,7 +274,7 @@ class _Distribution:
     levels: Annotated[FloatArray, "n"]
 
     def check(self) -> None:
-        rising = (np.diff(self.values) > 0).all() and (np.diff(self.levels) > 0).all()
+        rising = (np.diff([self.values, self.levels]) > 0).all()
         require(len(self.values) and rising, "values", "is no order")
 
     @classmethod
@@ -353,10 +353,9 @@ class _UnseenBias:
     def moments(self, strength: FloatArray) -> GroupMoments:
         """Group moments at each strength, with variances that turn the usual correction into that for unseen rows."""
         v = np.column_stack([1.0 - strength, strength])
-        variance = np.einsum("ma,gab,mb->mg", v, self.cov, v)
-        shared = v @ self.cov[:, 0].T
+        noise = 2.0 * v[:, :1] * (v @ self.cov[:, 0].T) - np.einsum("ma,gab,mb->mg", v, self.cov, v)
         total = np.maximum(np.einsum("ma,ab,mb->m", v, self.total, v), 0.0)
-        return GroupMoments(self.count, v @ self.mean.T, 2.0 * v[:, :1] * shared - variance, total)
+        return GroupMoments(self.count, v @ self.mean.T, noise, total)
 
     def reduction(self, strength: FloatArray) -> FloatArray:
         """Share of the bias that is gone at each strength."""
@@ -366,12 +365,10 @@ class _UnseenBias:
     def least_strength(self, request: float) -> tuple[float, float]:
         """The least strength that meets the request, or the best one, and the reduction there."""
         reached = np.nan_to_num(self.reduction(_GRID), nan=-np.inf)  # NaN: the score has become constant
-        if not (reached >= request).any():
-            best = int(reached.argmax())
-            return float(_GRID[best]), float(reached[best])
         first = int((reached >= request).argmax())
-        if first == 0:
-            return 0.0, float(reached[0])
+        if first == 0:  # at once, or nowhere
+            best = 0 if reached[0] >= request else int(reached.argmax())
+            return float(_GRID[best]), float(reached[best])
         low, high = _GRID[first - 1], _GRID[first]
         return float(brentq(lambda s: self.reduction(np.array([s]))[0] - request, low, high, xtol=1e-12)), request
 
@@ -538,43 +535,58 @@ class BlindRepair(TakesSettings, TransformerMixin, BaseEstimator):
         """
         settings, t = self._settings(), read_numbers(scores, "scores")
         settings = replace(settings, seed=as_seed(self.random_state))
-        beside = {"sensitive_features": sensitive_features, "clusters": clusters, "sample_weight": sample_weight}
-        beside |= {"given": given, "labels": labels, "label_propensity": label_propensity}
-        rows = TrainingRows.read(self, X, settings, **beside)
+        rows = TrainingRows.read(
+            self, X, settings, sensitive_features=sensitive_features, clusters=clusters, sample_weight=sample_weight,
+            given=given, labels=labels, label_propensity=label_propensity,
+        )  # fmt: skip
         _refuse_other_length(t, rows.X)
-        sample, names, share = rows.sample, rows.names, flagged_share(self.contamination, len(t))
-        nan, model, path, flags, known = float("nan"), None, None, None, np.full(len(names), np.nan)
-        untouched = Choice(nan, nan, False, nan, (nan, nan), 1.0)
-        prices, repaired = Prices(np.zeros(len(names)), np.zeros((0, len(names))), untouched), t.copy()
-        if len(names) >= 2:
+        sample, share = rows.sample, flagged_share(self.contamination, len(t))
+        nan, nobody = float("nan"), np.full((len(rows.names), 2), np.nan)
+        result = Repaired(
+            names=rows.names,
+            counts=rows.counts,
+            left_out=rows.groups.left_out,
+            known=nobody[:, 0],
+            prices=np.zeros(len(nobody)),
+            flag_rates=nobody,
+            scores=t.copy(),
+            threshold=float(top_threshold(t[:, None], share, sample.weight)[0]),
+            score_name=column_name(scores),
+            choice=Choice(nan, nan, False, nan, (nan, nan), 1.0),
+            flag_ratio=RatioEstimate.unknown(),
+        )
+        if len(rows.names) >= 2:
             Z = np.column_stack([rows.X, t])
             folds = assign_folds(Z, rows.groups.codes, N_FOLDS, settings.seed, rows.clusters)
-            machine: dict[str, Any] = {"seed": settings.seed, "n_jobs": self.n_jobs, "stands_for": sample.weight}
-            cross = cross_fit_resemblance(self.classifier, Z, sample.members, folds, **machine)
+            cross = cross_fit_resemblance(
+                self.classifier, Z, sample.members, folds,
+                seed=settings.seed, n_jobs=self.n_jobs, stands_for=sample.weight,
+            )  # fmt: skip
+            held = FlagRows(cross.without[folds, np.arange(len(t))], t, sample, folds)
             path = TradeoffPath(cross.sums(t, sample), tuple(settings.fairness.items()), noise_aware=True)
-            prices, flags = settle_repair(settings, path, cross, t, sample)
-            model, known, repaired = cross.model, cross.known, prices.apply(t, cross.own)
-            kept = list_kept(t, repaired, self.contamination)
-            prices.choice.announced(kept, asked=settings.asked, ratio=flags.ratio)
-            if prices.own.any():
-                warn_proxy(known)
-        # Nothing is stored before everything has succeeded: a failed refit leaves the model as it was.
-        return self._take(
-            Repaired(
-                model=model,
+            path, choice, ratio, price = settle(settings, path, held, cross=cross)
+            v, V = path.weights(choice.alpha), path.fold_weights(np.array([choice.alpha]), "unseen")
+            if v.any():
+                result = replace(result, prices=cross.model.levelled(-v) if path.rule is None else -v)
+            both = np.column_stack([t, result.apply(t, cross.own)])
+            above = top_threshold(both, share, sample.weight)
+            choice.announced(list_kept(t, both[:, 1], self.contamination), asked=settings.asked, ratio=ratio)
+            if result.prices.any():
+                warn_proxy(cross.known)
+            result = replace(
+                result,
+                model=cross.model,
                 path=path,
-                prices=prices,
-                flags=flags,
-                names=names,
-                counts=rows.counts,
-                known=known,
-                left_out=rows.groups.left_out,
-                scores=repaired,
-                threshold=float(top_threshold(repaired[:, None], share, sample.weight)[0]),
-                score_name=column_name(scores),
-            ),
-            X,
-        )
+                choice=choice,
+                flag_ratio=ratio,
+                flag_price=price | flag_price(t, t > above[0], both[:, 1] > above[1], None),
+                flag_rates=sample.means(held.flagged(np.concatenate([held.base(), V], axis=1), share)),
+                known=cross.known,
+                scores=both[:, 1].copy(),
+                threshold=float(above[1]),
+            )
+        # Nothing is stored before everything has succeeded: a failed refit leaves the model as it was.
+        return self._take(result, X)
 
     def transform(self, scores: Any, X: Any) -> FloatArray:
         """Repaired scores of new rows, shape (m,); no group is needed.
@@ -588,10 +600,10 @@ class BlindRepair(TakesSettings, TransformerMixin, BaseEstimator):
         check_is_fitted(self)
         t, features = read_numbers(scores, "scores"), new_rows(self, X)
         _refuse_other_length(t, features)
-        model, prices = self._result.model, self._result.prices
-        if model is None or not prices.own.any():
+        result = self._result
+        if result.model is None or not result.prices.any():
             return t.copy()
-        return prices.apply(t, model.of(np.column_stack([features, t])))
+        return result.apply(t, result.model.of(np.column_stack([features, t])))
 
     def predict(self, scores: Any, X: Any) -> IntArray:
         """-1 for rows whose repaired score is above ``threshold_``, and 1 for all others, shape (m,)."""
@@ -637,29 +649,81 @@ class BlindRepair(TakesSettings, TransformerMixin, BaseEstimator):
             raise InputError(
                 "{min_size=} is not allowed; use an integer of at least {least}", min_size=rules.min_size, least=N_FOLDS
             )
-        asked: dict[str, Any] = {name: getattr(self, name) for name in _SHARED if name != "n_jobs"}
-        rest: dict[str, Any] = {"correction": "resemblance", "classifier": self.classifier, "groups": rules}
-        return Settings({NOTIONS[self.fairness]: 1.0}, **asked, **rest, n_threads=effective_n_jobs(self.n_jobs))
+        return Settings(
+            {NOTIONS[self.fairness]: 1.0},
+            self.bias_reduction,
+            self.flag_rate_ratio,
+            confidence=self.confidence,
+            correction="resemblance",
+            classifier=self.classifier,
+            contamination=self.contamination,
+            groups=rules,
+            n_threads=effective_n_jobs(self.n_jobs),
+        )
 
-    def _take(self, result: Repaired, X: Any) -> Self:
+    def _take(self, result: "Repaired", X: Any) -> Self:
         """Set the learned attributes from a fit, new or saved."""
         validate_data(self, X, skip_check_array=True)
-        self._result, prices, path, names = result, result.prices, result.path, result.names
-        self.path_, choice = path, prices.choice
+        self._result, path, choice, names = result, result.path, result.choice, result.names
+        by_flags = self.flag_rate_ratio is not None
+        self.path_ = path if path is None or path.rule is None else replace(path, rule=None)
         self.scores_, self.threshold_, self.score_name_ = result.scores, result.threshold, result.score_name
         self.group_names_, self.group_counts_, self.left_out_groups_ = names, result.counts, result.left_out
         self.group_known_ = dict(zip(names, result.known.tolist(), strict=True))
-        self.lambda_ = dict(zip(names, prices.own.tolist(), strict=True))
-        changed, by_flags = bool(prices.own.any()), self.flag_rate_ratio is not None
-        gap = path is not None and (choice.found_gap(changed=changed) if by_flags else path.gap_detected)
-        self.gap_detected_, self.request_met_, self.alpha_ = gap, choice.met, choice.alpha
-        self.bias_reduction_ = float("nan") if path is None else prices.reduction(path)
-        self.bias_reduction_interval_ = choice.interval
-        state = result.flags or FlagState(np.full((len(names), 2), np.nan), RatioEstimate.unknown(), {})
-        self.flag_rates_, self.flag_price_ = state.rates, state.cost
-        self.flag_rate_ratio_, self.flag_rate_ratio_interval_ = state.ratio.value, state.ratio.interval
-        self.outcome_ = Outcome.of(choice, state.ratio, self.get_params(deep=False), path)
+        self.lambda_ = dict(zip(names, result.prices.tolist(), strict=True))
+        self.request_met_, self.gap_detected_ = choice.met, path is not None and path.gap_detected
+        if by_flags and path is not None:
+            self.gap_detected_ = choice.found_gap(changed=bool(result.prices.any()))
+        self.alpha_ = float("nan") if by_flags else choice.alpha
+        self.bias_reduction_, self.bias_reduction_interval_ = choice.reached, choice.interval
+        self.flag_rates_, self.flag_price_ = result.flag_rates, result.flag_price
+        self.flag_rate_ratio_, self.flag_rate_ratio_interval_ = result.flag_ratio.value, result.flag_ratio.interval
+        self.outcome_ = Outcome.of(choice, result.flag_ratio, self.get_params(deep=False), path)
         return self
+
+
+@dataclass(frozen=True)
+class Repaired:
+    """Everything that a `BlindRepair` has learnt; ``model`` and ``path`` are None without two groups to compare.
+
+    ``names``, ``counts``, ``known`` and ``prices``, which is lambda, are of the groups that are compared. Where flag
+    rates were solved for, the path leads to the rule, as in `evenout.fitting.result.FitResult`. The rest is as in
+    `BlindRepair`.
+    """
+
+    names: tuple[str, ...]
+    counts: Annotated[IntArray, "G", Within(0, MOST_ROWS)]
+    left_out: dict[str, Annotated[int, Within(0, MOST_ROWS)]]
+    known: Annotated[FloatArray, "G", ANY]
+    prices: Annotated[FloatArray, "G"]
+    flag_rates: Annotated[FloatArray, "G 2", ANY]
+    scores: Annotated[FloatArray, "n"]
+    threshold: Annotated[float, FINITE]
+    score_name: str | None
+    choice: Choice
+    flag_ratio: RatioEstimate
+    model: FittedResemblance | None = None
+    path: TradeoffPath | None = None
+    flag_price: dict[str, float] = field(default_factory=dict)
+
+    def check(self) -> None:
+        """Require that all parts are of the same groups."""
+        G, model, path = len(self.names), self.model, self.path
+        require(len(self.counts) == G, "names", "has the wrong length")
+        require((model is None) == (path is None), "path", "does not go with the rest")
+        if model is not None and path is not None:
+            require(model.n_groups == path.cross.whole.n_detectors == G, "model", "has the wrong length")
+            require(np.isfinite(self.flag_rates).all(), "flag_rates", "is not finite")
+
+    def filled(self, n_features: int) -> "Repaired":
+        """The repair, read from a file, after a check against the columns of a fit."""
+        if self.model is not None:
+            self.model.fits(n_features + 1)  # the score is a column too
+        return self
+
+    def apply(self, t: FloatArray, r: FloatArray) -> FloatArray:
+        """The score of rows, each by itself: it does not depend on the rows around it."""
+        return t - np.einsum("ig,g->i", r, self.prices) if self.prices.any() else t.copy()
 
 
 def _refuse_other_length(t: FloatArray, X: FloatArray) -> None:

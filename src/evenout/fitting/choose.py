@@ -12,7 +12,7 @@ outcome of a score that knows more about the group than the probabilities do is 
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,7 +23,6 @@ from evenout.core.flags import (
     even_flags,
     first_even,
     flag_p_value,
-    flagged_share,
     linear_resemblance,
     most_kept,
     top_threshold,
@@ -53,16 +52,9 @@ from evenout.core.ruler import (
     mean_bounds,
     noisy_ratios,
 )
-from evenout.core.types import ANY, FINITE, MOST_ROWS, BoolArray, FloatArray, IntArray, Within, require
-from evenout.exceptions import (
-    InputError,
-    NoGapWarning,
-    SmallGroupWarning,
-    TargetNotReachedWarning,
-    UnknownOutcomeWarning,
-    warn,
-)
-from evenout.fitting.resemblance import CrossFitted, FittedResemblance
+from evenout.core.types import BoolArray, FloatArray, IntArray
+from evenout.exceptions import InputError, NoGapWarning, SmallGroupWarning, UnknownOutcomeWarning, warn
+from evenout.fitting.resemblance import CrossFitted
 from evenout.fitting.settings import Settings
 
 _LABELS = (
@@ -122,8 +114,8 @@ def _reduction(rows: FlagRows, V: FloatArray) -> tuple[float, float]:
             z[inside] = (y - y.mean()) / y.std() if len(y) and y.std() > 0 else 0.0
         ends.append(bounded_gap(L, *mean_bounds(sample, z)))
     (before_low, before_high), (after_low, after_high) = ends
-    low = 1.0 - after_high / before_low if before_low > 0 else -np.inf
-    return float(low), float(1.0 - after_low / before_high) if before_high > 0 else float("nan")
+    low = float(1.0 - after_high / before_low) if before_low > 0 else -np.inf
+    return low, float(1.0 - after_low / before_high) if before_high > 0 else _NAN
 
 
 DEFAULT_REDUCTION = 0.8
@@ -150,7 +142,7 @@ class Resemblances:
     rows: FlagRows
     own: FloatArray
     without: FloatArray
-    count: Callable[[FloatArray], Means] | None = None
+    count: Counter | None = None
 
 
 @dataclass(frozen=True)
@@ -212,8 +204,7 @@ class EvenRule:
                 "the estimate is {ratio:.2f} (95 % interval {low:.2f} to {high:.2f}), where the flagged "
                 f"stand out by {self.stands_out:.0%} of what they did{{price}}"
             )
-        message = f"{{flag_rate_ratio=:g}} cannot be promised on unseen rows: {reached}. {hint}"
-        return replace(self, message=message)
+        return replace(self, message=f"{{flag_rate_ratio=:g}} cannot be promised on unseen rows: {reached}. {hint}")
 
 
 def even_rule(looks: Resemblances, share: float, asked: float, hint: str) -> EvenRule:
@@ -267,8 +258,8 @@ def even_columns(
         return 1.0 + (Z - centre) @ B, B
 
     own, B = learnt(rows.S[:, moving], np.ones(len(rows.t), dtype=bool), rows.sample)
-    outside = [rows.folds != f for f in range(K)]
-    parts = [learnt(rows.without(f)[:, moving], of, rows.sample.of(of)) for f, of in enumerate(outside)]
+    outside = enumerate(rows.folds != f for f in range(K))
+    parts = [learnt(rows.without(f)[:, moving], of, rows.sample.of(of)) for f, of in outside]
     without, maps = np.stack([r for r, _ in parts]), [B for _, B in parts]
 
     def weights(prices: FloatArray, maps: Sequence[FloatArray]) -> FloatArray:
@@ -284,20 +275,20 @@ def even_columns(
     held = FlagRows(without[rows.folds, np.arange(len(own))], rows.t, rows.sample, rows.folds, n_rows=rows.n_rows)
     looks = Resemblances(held, own, without, None if count is None else counted)
     even = even_rule(looks, share, asked, hint)
-    other = other_optimum(looks, even.own, share) if even.own.any() else None
-    return even, FlagRule(weights(even.own[None], [B])[0], weights(even.without, maps)), other
+    rule = FlagRule(weights(even.own[None], [B])[0], weights(even.without, maps))
+    return even, rule, other_optimum(looks, even.own, share) if even.own.any() else None
 
 
-def require_compared(rows: FlagRows, sample: Sample, *, asked: bool) -> None:
-    """Where flag rates are asked for: warn of groups within strata with few flagged rows; refuse if all have few."""
+def _require_compared(rows: FlagRows, sample: Sample) -> None:
+    """Warn of groups within strata with few flagged rows; refuse to compare flag rates if all have few."""
     every, some = sample.compared.pairs.any(axis=0), rows.sample.compared.pairs.any(axis=0)
-    if asked and (every & ~some).any() and some.any():
+    if (every & ~some).any() and some.any():
         text = (
             "{n} of {m} groups within strata of {@given} can be expected to have fewer than {least} flagged rows: "
             "their flag rates are left out of the ratio. Give fewer or coarser columns, or more rows, to compare them."
         )
         warn(SmallGroupWarning(text, n=int((every & ~some).sum()), m=int(every.sum()), least=ENOUGH))
-    if asked and every.any() and not rows.compares.any():
+    if every.any() and not rows.compares.any():
         raise InputError(
             "{@flag_rate_ratio} compares groups that can be expected to have {n} flagged rows, and no stratum of "
             "{@given} has two such groups; give fewer or coarser columns, or more rows",
@@ -341,116 +332,15 @@ def fold_weights(without: FloatArray) -> FloatArray:
     return np.pad(-without, ((0, 0), (0, 1)), constant_values=((0.0, 0.0), (0.0, 1.0)))[:, None]
 
 
-@dataclass(frozen=True)
-class Prices:
-    """lambda for new rows, ``own`` (G,), and as solved ``without`` each fold (K, G); and the statement about it."""
-
-    own: Annotated[FloatArray, "G"]
-    without: Annotated[FloatArray, "K G"]
-    choice: Choice
-
-    def apply(self, t: FloatArray, r: FloatArray) -> FloatArray:
-        """The score of rows, each by itself: it does not depend on the rows around it."""
-        return t - np.einsum("ig,g->i", r, self.own) if self.own.any() else t.copy()
-
-    def reduction(self, path: TradeoffPath) -> float:
-        """Share of the bias that is removed on unseen rows; NaN without a gap."""
-        if not path.gap_detected or not np.isnan(self.choice.alpha):
-            return self.choice.reached
-        return float(replace(path, rule=FlagRule(-self.own, -self.without)).reduction(1.0))
-
-
-@dataclass(frozen=True)
-class FlagState:
-    """Flag rates (G, 2) of a score before and after its repair, counted on held-out rows, and their ratio.
-
-    ``cost`` is ``flag_price_`` of `evenout.BlindRepair`.
-    """
-
-    rates: Annotated[FloatArray, "G 2"]
-    ratio: RatioEstimate
-    cost: dict[str, float]
-
-
-@dataclass(frozen=True)
-class Repaired:
-    """Everything that a repair has learnt; ``model``, ``path`` and ``flags`` are None without two groups to compare.
-
-    ``names``, ``counts`` and ``known`` are of the groups that are compared; the rest is as in `evenout.BlindRepair`.
-    """
-
-    model: FittedResemblance | None
-    path: TradeoffPath | None
-    prices: Prices
-    flags: FlagState | None
-    names: tuple[str, ...]
-    counts: Annotated[IntArray, "G", Within(0, MOST_ROWS)]
-    known: Annotated[FloatArray, "G", ANY]
-    left_out: dict[str, Annotated[int, Within(0, MOST_ROWS)]]
-    scores: Annotated[FloatArray, "n"]
-    threshold: Annotated[float, FINITE]
-    score_name: str | None
-
-    def check(self) -> None:
-        """Require that all parts are of the same groups."""
-        G, n_folds = len(self.names), 0 if self.path is None else self.path.cross.n_folds
-        require(len(self.counts) == G, "names", "has the wrong length")
-        require(self.prices.without.shape == (n_folds, G), "prices", "has the wrong shape")
-        compared = {self.model is None, self.path is None, self.flags is None}
-        require(len(compared) == 1, "path", "does not go with the rest")
-        if self.model is not None and self.path is not None and self.flags is not None:
-            require(self.model.n_groups == self.path.cross.whole.n_detectors == G, "model", "has the wrong length")
-            require(len(self.flags.rates) == G, "flags", "has the wrong shape")
-
-    def filled(self, n_features: int) -> "Repaired":
-        """The repair, read from a file, after a check against the columns of a fit."""
-        if self.model is not None:
-            self.model.fits(n_features + 1)  # the score is a column too
-        return self
-
-
-def settle_repair(
-    settings: Settings, path: TradeoffPath, cross: CrossFitted, t: FloatArray, sample: Sample
-) -> tuple[Prices, FlagState]:
-    """Choose lambda for a given score t, by how much rows resemble each group, and state its flag rates."""
-    share, asked = flagged_share(settings.contamination, len(t)), settings.flag_rate_ratio
-    held, other = cross.without[cross.folds, np.arange(len(t))], None
-    rows = FlagRows(held, t, sample, cross.folds).narrowed(share)
-    require_compared(rows, sample, asked=asked is not None)
-    silent = " (these say next to nothing of the groups)" if float(cross.known.max()) < _SILENT else ""
-    hint = f"features{silent}, {_MORE}"
-    if asked is None:
-        wanted = DEFAULT_REDUCTION if settings.bias_reduction is None else settings.bias_reduction
-        choice = choose(path, wanted, "unseen", settings.confidence, least=HALF_SHARED, more=hint, anyway="")
-        v, V = path.weights(choice.alpha), path.fold_weights(np.array([choice.alpha]), "unseen")[:, 0, :-1]
-        own, without = (cross.model.levelled(-v), -V) if v.any() else (np.zeros_like(v), np.zeros_like(V))
-    else:
-        looks = Resemblances(rows, cross.own, cross.without)
-        even = even_rule(looks, share, asked, f"Other {hint}")
-        own, without, y = even.own, even.without, t - cross.own @ even.own
-        correlation = float(np.corrcoef(t, y)[0, 1]) if y.std() > 0 and t.std() > 0 else 0.0
-        kind = TargetNotReachedWarning if even.gap else NoGapWarning
-        close = correlation if own.any() else 1.0
-        choice = Choice(_NAN, asked, even.met, _NAN, (_NAN, _NAN), close, even.message, kind)
-        other = other_optimum(looks, own, share) if rows.compares.any() else None
-    V, solved = fold_weights(without), asked is not None and bool(without.any())
-    rates = sample.means(rows.flagged(np.concatenate([rows.base(), V], axis=1), share))
-    choice, ratio = _stated(choice, rows, V, share, asked, rows.measured(V, share), solved=solved)
-    prices = Prices(own, without, choice)
-    before, after = (
-        score > top_threshold(score[:, None], share, sample.weight) for score in (t, prices.apply(t, cross.own))
-    )
-    return prices, FlagState(rates, ratio, flag_price(t, before, after, other))
-
-
 def open_tradeoffs(settings: Settings, cross: CrossFit, resembling: int = 0) -> TradeoffPath:
     """The path of all trade-offs, solved against sampling noise where it is meant for unseen rows.
 
     The last ``resembling`` columns are how much rows resemble each group.
     """
-    rules: dict[str, Any] = {"method": settings.method, "noise_aware": settings.judged_on == "unseen"}
-    columns = Columns(settings.correction, resembling)
-    return open_path(cross, settings.fairness, **rules, constraint=settings.weights, columns=columns)
+    return open_path(
+        cross, settings.fairness, method=settings.method, noise_aware=settings.judged_on == "unseen",
+        constraint=settings.weights, columns=Columns(settings.correction, resembling),
+    )  # fmt: skip
 
 
 class Decision(NamedTuple):
@@ -462,54 +352,85 @@ class Decision(NamedTuple):
     price: dict[str, float]
 
 
-def settle(settings: Settings, path: TradeoffPath, rows: FlagRows, count: Counter | None = None) -> Decision:
+def settle(
+    settings: Settings,
+    path: TradeoffPath,
+    rows: FlagRows,
+    count: Counter | None = None,
+    cross: CrossFitted | None = None,
+) -> Decision:
     """Choose by what is asked, along the path or by a rule for flags.
 
-    Flags are counted among the rows, or by ``count`` among more rows than these.
+    Flags are counted among the rows, or by ``count`` among more rows than these. ``cross`` is the resemblance of the
+    rows where a given score is repaired: then the columns are how much rows resemble each group, and nothing else.
     """
     unseen, whole = settings.judged_on == "unseen", rows.sample
     path = path if path.rule is None else replace(path, rule=None)
     share, asked = rows.share(settings.contamination), settings.flag_rate_ratio
     rows = rows.narrowed(share)
-    require_compared(rows, whole, asked=asked is not None and unseen)
+    if asked is not None and unseen:
+        _require_compared(rows, whole)
     judged = rows if unseen else replace(rows, folds=np.zeros_like(rows.folds))
     if path.cross.whole.n_groups < 2 or not rows.compares.any():
-        return Decision(path, choose_place(settings, path, judged), RatioEstimate.unknown(), {})
+        return Decision(path, choose_place(settings, path, judged, cross), RatioEstimate.unknown(), {})
     moving, other = _moving(settings, path), None
     if asked is not None and len(moving):
-        path, choice, other = _solved(settings, path, rows, moving, asked, count)
+        path, choice, other = _solved(settings, path, rows, moving, asked, count, cross)
     else:
-        choice = choose_place(settings, path, judged)
+        choice = choose_place(settings, path, judged, cross)
     V = path.fold_weights(np.array([choice.alpha]), settings.judged_on)
     before, after = judged.flagged(np.concatenate([judged.base(), V], axis=1), share).T
     rates = judged.measured(V, share)
     if count is not None and unseen:
         rates = replace(count(V), compared=rows.sample.compared)
-    choice, ratio = _stated(choice, judged, V, share, asked, rates, solved=path.rule is not None)
+    solved = path.rule is not None and (cross is None or bool(path.rule.without.any()))
+    choice, ratio = _stated(choice, judged, V, share, asked, rates, solved=solved)
     return Decision(path, choice, ratio, flag_price(rows.t, before, after, other))
 
 
 def _solved(
-    settings: Settings, path: TradeoffPath, rows: FlagRows, moving: IntArray, asked: float, count: Counter | None
+    settings: Settings,
+    path: TradeoffPath,
+    rows: FlagRows,
+    moving: IntArray,
+    asked: float,
+    count: Counter | None,
+    cross: CrossFitted | None,
 ) -> tuple[TradeoffPath, Choice, tuple[float, float] | None]:
     """The path to the rule that is solved for even flags, its end, at 1, and the other optimum.
 
-    The rule was solved on held-out scores. Without a fold, scores range a little less far, so that the same row scores
-    a little higher; resemblance has no such unit. So the rule's weights of resemblance are scaled to the whole fit.
+    The rule of an ensemble was solved on held-out scores. Without a fold, scores range a little less far, so that the
+    same row scores a little higher; resemblance has no such unit. So the rule's weights of resemblance are scaled to
+    the whole fit. Of a given score no interval of the bias is stated.
     """
-    share, other_way = rows.share(settings.contamination), "Other features"
-    other_way = "{correction='resemblance'}" if settings.correction == "weights" else other_way
-    even, rule, other = even_columns(rows, moving, share, asked, f"{other_way}, {_MORE}", count)
-    total, mass = path.cross.whole.total[0], rows.sample.weight
-    spread = np.sqrt(max(total[-1, -1] / total[0, 0] - (total[0, -1] / total[0, 0]) ** 2, 0.0))
-    held = np.sqrt(np.average((rows.t - np.average(rows.t, weights=mass)) ** 2, weights=mass))
-    free = path.columns.free(len(rule.own))
-    rule = replace(rule, own=np.where(free, rule.own * (spread / held if held > 0 else 1.0), rule.own))
-    path = replace(path, rule=rule) if rule.own.any() else path
-    choice = _given(settings, path, float(rule.own.any()), _OF_A_RULE)
-    if not even.gap:
-        choice = replace(choice, reached=_NAN, interval=(_NAN, _NAN), kind=NoGapWarning)
-    return path, replace(choice, asked=asked, met=even.met, message=even.message), other
+    share, hint = rows.share(settings.contamination), f"Other {_features(cross)}"
+    other: tuple[float, float] | None
+    if settings.correction == "weights":
+        hint = f"{{correction='resemblance'}}, {_MORE}"
+    if cross is not None:
+        looks = Resemblances(rows, cross.own, cross.without)
+        even = even_rule(looks, share, asked, hint)
+        rule, other = FlagRule(-even.own, -even.without), other_optimum(looks, even.own, share)
+    else:
+        even, rule, other = even_columns(rows, moving, share, asked, hint, count)
+        total, mass = path.cross.whole.total[0], rows.sample.weight
+        spread = np.sqrt(max(total[-1, -1] / total[0, 0] - (total[0, -1] / total[0, 0]) ** 2, 0.0))
+        held = np.sqrt(np.average((rows.t - np.average(rows.t, weights=mass)) ** 2, weights=mass))
+        free = path.columns.free(len(rule.own))
+        rule = replace(rule, own=np.where(free, rule.own * (spread / held if held > 0 else 1.0), rule.own))
+    moved = bool(rule.own.any() or (cross is not None and rule.without.any()))
+    path = replace(path, rule=rule) if moved else path
+    choice = _given(settings, path, float(moved), _OF_A_RULE)
+    choice = replace(choice, asked=asked, met=even.met, message=even.message)
+    if cross is not None or not even.gap:
+        choice = replace(choice, interval=(_NAN, _NAN), reached=choice.reached if cross is not None else _NAN)
+    return path, choice if even.gap else replace(choice, kind=NoGapWarning), other
+
+
+def _features(cross: CrossFitted | None) -> str:
+    """The end of a message on what may reach more than this resemblance."""
+    silent = cross is not None and float(cross.known.max()) < _SILENT
+    return f"features{' (these say next to nothing of the groups)' if silent else ''}, {_MORE}"
 
 
 def _moving(settings: Settings, path: TradeoffPath) -> IntArray:
@@ -522,7 +443,7 @@ def _moving(settings: Settings, path: TradeoffPath) -> IntArray:
     return columns if settings.weights == "free" else columns[path.columns.free(k)[columns]]
 
 
-def choose_place(settings: Settings, path: TradeoffPath, rows: FlagRows) -> Choice:
+def choose_place(settings: Settings, path: TradeoffPath, rows: FlagRows, cross: CrossFitted | None = None) -> Choice:
     """The alpha on the path that does what is asked; flags are counted among the rows."""
     if path.cross.whole.n_groups < 2:  # nobody to compare, as a warning has said
         return _UNCHANGED
@@ -531,9 +452,9 @@ def choose_place(settings: Settings, path: TradeoffPath, rows: FlagRows) -> Choi
     if settings.flag_rate_ratio is not None:
         return _by_flags(settings, path, rows, settings.flag_rate_ratio)
     asked = DEFAULT_REDUCTION if settings.bias_reduction is None else settings.bias_reduction
-    rules: dict[str, Any] = (
-        {} if settings.correction == "weights" else {"least": HALF_SHARED, "more": f"features, {_MORE}"}
-    )
+    rules: dict[str, Any] = {} if cross is None else {"anyway": ""}
+    if settings.correction != "weights":
+        rules |= {"least": HALF_SHARED, "more": _features(cross)}
     return choose(path, asked, settings.judged_on, settings.confidence, **rules)
 
 

@@ -26,13 +26,12 @@ from evenout.detectors.family import Without
 from evenout.detectors.pool import FittedPool, cross_fit_pool, fit_pool
 from evenout.exceptions import LabelCoverageWarning, warn
 from evenout.fitting.choose import open_tradeoffs, settle
-from evenout.fitting.passes import Pass
+from evenout.fitting.passes import Pass, UpdateMaps, keep_columns
 from evenout.fitting.resemblance import FittedResemblance, cross_fit_resemblance, warn_proxy
 from evenout.fitting.result import Background, FitResult, Learnt, settled_fields
 from evenout.fitting.rows import Partitions, TrainingRows
 from evenout.fitting.score_model import ScoreModel, learn_scores, warn_constant, warn_many
 from evenout.fitting.settings import Settings
-from evenout.fitting.update import UpdateMaps, keep_columns
 from evenout.groups.giveaways import find_giveaways, read_attributes, warn_giveaways
 
 
@@ -48,8 +47,10 @@ def fit_rows(rows: TrainingRows, settings: Settings, partitions: Partitions | No
     stage("Summing up the rows" if by_weights else "Learning resemblance to groups")
     cross = None
     if n_folds and not by_weights:
-        machine: dict[str, Any] = {"seed": settings.seed, "n_jobs": n_threads, "stands_for": sample.weight}
-        cross = cross_fit_resemblance(settings.classifier, rows.X, sample.members, folds, **machine)
+        cross = cross_fit_resemblance(
+            settings.classifier, rows.X, sample.members, folds,
+            seed=settings.seed, n_jobs=n_threads, stands_for=sample.weight,
+        )  # fmt: skip
         warn_proxy(cross.known)
         raw = side_by_side([raw, cross.own], n_threads)
 
@@ -81,10 +82,11 @@ def fit_rows(rows: TrainingRows, settings: Settings, partitions: Partitions | No
         put_rows(S, inside, view.S, n_threads)
         t[inside] = view.t[inside]
     sums = CrossFit(whole.outside, Cells.stacked(training), Cells.stacked(held), refitted=not settings.precomputed)
-    judged_scores = (S, t) if settings.judged_on == "unseen" else (whole.S, whole.t)
-    judged = FlagRows(*judged_scores, sample, folds, None if cross is None else cross.without, rows.n_rows)
+    nested, judged_scores = None if cross is None else cross.without, (whole.S, whole.t)
     if settings.judged_on == "unseen":
+        judged_scores = S, t
         warn_many(sums)
+    judged = FlagRows(*judged_scores, sample, folds, nested, rows.n_rows)
     path = open_tradeoffs(settings, sums, 0 if cross is None else cross.own.shape[1])
     stage("Choosing the trade-off")
     decision = settle(settings, path, judged, None if beyond is None else beyond.counter(judged))
@@ -92,9 +94,9 @@ def fit_rows(rows: TrainingRows, settings: Settings, partitions: Partitions | No
     learnt = _learnt(rows, settings, whole, beyond) if n_folds and settings.learn else Learnt()
     learnt.announced(decision.choice.reached)
     if beyond is not None:
-        share = judged.share(settings.contamination)
-        settled["threshold"], settled["flag_rates"] = beyond.flags(settled["mixture"], share)
-    light = tuple(replace(model.without_detectors(), resemblance=None) for model in models)
+        flags = beyond.flags(settled["mixture"], judged.share(settings.contamination))
+        settled["threshold"], settled["flag_rates"] = flags
+    light = tuple(replace(model, pool=FittedPool((), ()), resemblance=None) for model in models)
     ranked = tuple(sketch for sketch in ranks if sketch is not None)  # of every model, or of none
     kept, kept_held = (keep_columns(scores[:, : len(pool.names)], n_threads=n_threads) for scores in (whole.S, S))
     return FitResult(
@@ -148,9 +150,10 @@ def _learn(
         S, t = model.of_raw(beyond.raw(fold))
         ranks = beyond.ranks[fold + 1] if by_rank else None
     else:
-        rules: dict[str, Any] = {"scaling": settings.scaling, "combination": settings.combination}
-        rules |= {"seed": settings.seed, "resemblance": resemblance, "n_threads": rows.n_threads}
-        model, S, t = learn_scores(pool, raw(fold), outside, **rules)
+        model, S, t = learn_scores(
+            pool, raw(fold), outside, scaling=settings.scaling, combination=settings.combination, seed=settings.seed,
+            resemblance=resemblance, n_threads=rows.n_threads,
+        )  # fmt: skip
         if rows.known is not None:
             known, counted = rows.known.of(outside), None if weight is None else weight[outside]
             coverage = label_coverage(t[outside], known.labels, known.propensity)
@@ -163,9 +166,8 @@ def _learn(
         if beyond is not None:
             cells = beyond.cells(fold, S, t, of, inside=inside)
         else:
-            ranked = by_rank and bool(of.any())
-            beta = rank_weights(t[of], None if weight is None else weight[of]) if ranked else None
-            cells = rows.cells(S, t, of, beta)
+            counted = None if weight is None else weight[of]
+            cells = rows.cells(S, t, of, rank_weights(t[of], counted) if by_rank and of.any() else None)
         sums = {
             f"{name}.{key}": np.asarray(value)[None]
             for name, collect in collectors.items()
@@ -173,9 +175,8 @@ def _learn(
         }
         return replace(cells, sums=sums, base=None if base is None else base[None])
 
-    sums_outside = summed(outside, inside=False)
-    sums_inside = sums_outside.at(slice(0)) if fold < 0 else summed(~outside, inside=True)
-    return _View(model, S, t, coverage, sums_outside, sums_inside, ranks)
+    sums = summed(outside, inside=False)
+    return _View(model, S, t, coverage, sums, sums.at(slice(0)) if fold < 0 else summed(~outside, inside=True), ranks)
 
 
 def _learnt(rows: TrainingRows, settings: Settings, whole: _View, beyond: Pass | None) -> Learnt:
@@ -201,8 +202,7 @@ def _learnt(rows: TrainingRows, settings: Settings, whole: _View, beyond: Pass |
     moved[-1, -1] = stack.base_weight / spread[1] - 1.0 / spread[0]
     together = None if untaught.spread is None else moved @ untaught.spread @ moved.T
     change = replace(untaught, plain=moved @ untaught.plain @ moved.T, spread=together)
-    by_chance = notion.gap_p_value(change) > SIGNIFICANCE
-    return Learnt(before, after, raised=after > before and not by_chance)
+    return Learnt(before, after, raised=after > before and not notion.gap_p_value(change) > SIGNIFICANCE)
 
 
 def _detect(rows: TrainingRows, settings: Settings) -> tuple[FittedPool, FloatArray, Without]:

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from functools import cache, partial, reduce
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -33,11 +33,12 @@ from evenout.core.cells import Cells, collect_cells
 from evenout.core.content import N_FOLDS, row_numbers
 from evenout.core.flags import FlagRows
 from evenout.core.membership import Membership
+from evenout.core.parallel import map_blocks, map_columns
 from evenout.core.problem import Mixture
 from evenout.core.ruler import Means
-from evenout.core.sketch import QuantileSketch
+from evenout.core.sketch import QuantileSketch, values_below
 from evenout.core.stacking import Population, label_floor
-from evenout.core.types import AnyArray, BoolArray, FloatArray, IntArray
+from evenout.core.types import MOST_ROWS, AnyArray, BoolArray, FloatArray, IntArray, Within, require
 from evenout.detectors.family import Without
 from evenout.detectors.pool import FittedPool
 from evenout.exceptions import InputError, warn
@@ -55,6 +56,9 @@ if TYPE_CHECKING:
 
 BLOCK = 65536  # rows of kept scores that are worked on together
 MOST = 100_000  # labelled rows that are learnt from
+KNOTS = 512  # quantiles that are kept of each detector's scores
+_ENOUGH = 100_000  # rows among which a move is looked for
+_CERTAIN = 0.01  # the chance that any of the detectors is said to have aged and has not
 _UNIT = np.array([[0.0], [1.0]])
 _ON_DEVICE = Lock()  # threads of a worker take turns: side by side they would be no faster, and need its memory twice
 
@@ -92,25 +96,12 @@ class Ready(NamedTuple):
 class Scorer:
     """Turns a partition into raw scores, and keeps these.
 
-    Parameters
-    ----------
-    pool : FittedPool
-    codes : mapping
-        From the name of a group to its code; other groups count as unknown.
-    n_threads, seed : int
-    scratch : callable
-        Returns the folder for kept scores.
-    coder : Coder, optional
-        Encodes protected and other columns as numbers.
-    seen : array of uint64, ascending, optional
-        `row_numbers` of the reference by content and group; if given, labels are kept too.
-    resemblance : FittedResemblance, optional
-        Its columns stand behind those of the detectors.
-    learnt_from : pair of arrays, (m,) of uint64, ascending, and (m, G), optional
-        `row_numbers` of the rows that resemblance was learnt from, and their resemblance by classifiers that have not
-        seen them.
-    device : {"cpu", "cuda"}
-        Where detectors score: a GPU of the machine that has the partition. Resemblance stays on the CPU.
+    ``codes`` are those of groups by name; other groups count as unknown. ``scratch`` returns the folder for kept
+    scores, and ``coder`` encodes protected and other columns as numbers. ``seen`` are `row_numbers` of the reference,
+    ascending, by content and group; if given, labels are kept too. Columns of ``resemblance`` stand behind those of the
+    detectors; ``learnt_from`` has `row_numbers`, ascending, of the rows that it was learnt from, and their resemblance
+    (m, G) by classifiers that have not seen them. Detectors score on a ``device`` of the machine that has the
+    partition, and resemblance stays on the CPU.
     """
 
     pool: FittedPool
@@ -149,9 +140,13 @@ class Scorer:
         """Raw scores, encoded columns, columns about labels, and last the codes of groups and the folds."""
         if not len(ready.X):
             return np.empty((0, self.n_columns + ready.beside.shape[1]))
-        machine: dict[str, Any] = {"n_threads": self.n_threads, "device": self.device}
         with nullcontext() if self.device == "cpu" else _ON_DEVICE:
-            raw = [self.pool.score(ready.X, sensitive_features=ready.labels, content=ready.content, **machine)]
+            raw = [
+                self.pool.score(
+                    ready.X, sensitive_features=ready.labels, content=ready.content,
+                    n_threads=self.n_threads, device=self.device,
+                )
+            ]  # fmt: skip
         if self.resemblance is not None:
             raw.append(self.resemblance.of(ready.X))
         if self.learnt_from is not None:  # a row's resemblance must come from classifiers that have not seen it
@@ -268,11 +263,14 @@ def score_all(engine: Engine, scorer: Scorer) -> tuple[RawScores, Walks]:
 
 
 def _keep_part(part: Partition, table: FloatArray, scorer: Scorer) -> RawScores:
-    folds = [table[table[:, -1] == fold, : len(scorer.pool.names)] for fold in range(N_FOLDS)]
-    low = np.stack([raw.min(axis=0, initial=np.inf) for raw in folds])
-    high = np.stack([raw.max(axis=0, initial=-np.inf) for raw in folds])
-    files = scorer.keep(part, table)
-    return RawScores(files, low, high, kept=bool(files))
+    files, folds = scorer.keep(part, table), [table[table[:, -1] == fold] for fold in range(N_FOLDS)]
+    parts = [rows[:, : len(scorer.pool.names)] for rows in folds]
+    return RawScores(
+        files,
+        np.stack([raw.min(axis=0, initial=np.inf) for raw in parts]),
+        np.stack([raw.max(axis=0, initial=-np.inf) for raw in parts]),
+        kept=bool(files),
+    )
 
 
 BaseScores = tuple[QuantileSketch, float, float]  # the base score of some rows: its ranks, lowest and highest value
@@ -287,8 +285,7 @@ def _base_scores(block: ScoredBlock, models: Sequence[ScoreModel], capacity: int
 
 
 def _merge_bases(first: list[BaseScores], second: list[BaseScores]) -> list[BaseScores]:
-    pairs = zip(first, second, strict=True)
-    return [(one[0] + two[0], min(one[1], two[1]), max(one[2], two[2])) for one, two in pairs]
+    return [(one[0] + two[0], min(one[1], two[1]), max(one[2], two[2])) for one, two in zip(first, second, strict=True)]
 
 
 def _members(block: ScoredBlock, groups: Grouping | int) -> Membership:
@@ -296,10 +293,7 @@ def _members(block: ScoredBlock, groups: Grouping | int) -> Membership:
 
 
 def sum_block(
-    block: ScoredBlock,
-    models: Sequence[ScoreModel],
-    ranks: Sequence[QuantileSketch] | None,
-    groups: Grouping | int,
+    block: ScoredBlock, models: Sequence[ScoreModel], ranks: Sequence[QuantileSketch] | None, groups: Grouping | int
 ) -> Cells:
     """Sums as K + 1 models see rows, outside of the fold of each and inside: 2 (K + 1) sets.
 
@@ -309,8 +303,8 @@ def sum_block(
     for i, model in enumerate(models):
         S, t = model.of_raw(block.raw)
         beta = np.ones(len(t)) if ranks is None else np.exp(ranks[i].ranks(t) / ranks[i].count)
-        inside = (block.folds == i - 1).astype(np.intp)
-        parts.append(collect_cells(S, t, beta, members, inside, n_groups=members.n_groups, n_sets=2))
+        sets = (block.folds == i - 1).astype(np.intp)
+        parts.append(collect_cells(S, t, beta, members, sets, n_groups=members.n_groups, n_sets=2))
     return Cells.stacked(parts)
 
 
@@ -415,23 +409,10 @@ def _labelled(block: ScoredBlock, most: int) -> Labelled:
 class Pass:
     """All rows of partitions, as scored by models that were learnt on all rows and without each fold.
 
-    Parameters
-    ----------
-    partitions : Partitions
-    rows : TrainingRows
-        The reference.
-    settings : Settings
-    walks : Walks
-    raw : callable
-        Raw scores of the reference by detectors without a fold, or by all (-1).
-    models, ranks : sequences of length K + 1
-        Each model, without its detectors, and the base score of the rows that it was learnt on.
-    sums : Cells
-        2 (K + 1) sets; see `sum_block`.
-    before : Cells
-        Of all rows, by the base score that has not learnt from labels.
-    coverage : float
-        Of the labels.
+    ``rows`` are the reference, ``raw`` has its raw scores by detectors without a fold, or by all (-1). There are K + 1
+    ``models``, without their detectors, and ``ranks``: the base score of the rows that each was learnt on. ``sums`` are
+    2 (K + 1) sets (`sum_block`); those ``before`` are of all rows, by the base score that has not learnt from labels,
+    whose ``coverage`` is the last field.
     """
 
     partitions: Partitions
@@ -458,21 +439,27 @@ class Pass:
         """Three passes: raw scores, base scores, sums; three more where labels are to be learnt from."""
         seen = home = learnt_from = None
         if settings.learn:
-            contents = np.column_stack([rows.content, rows.groups.codes])
-            seen, home = np.unique(row_numbers(contents, rows.seed), return_index=True)
+            numbers = row_numbers(np.column_stack([rows.content, rows.groups.codes]), rows.seed)
+            seen, home = np.unique(numbers, return_index=True)
         if resemblance is not None:
             numbers, first = np.unique(row_numbers(rows.content, rows.seed), return_index=True)
             learnt_from = numbers, raw(-1)[first, len(pool.names) :]
         engine, coder = partitions.engine, None if rows.grouping is None else rows.grouping.coder
-        kept = partitions.scratch, coder, seen, resemblance, learnt_from, settings.device
-        scores, walks = score_all(engine, Scorer(pool, partitions.codes, engine.n_threads, rows.seed, *kept))
-        rules: dict[str, Any] = {"scaling": settings.scaling, "combination": settings.combination}
-        rules |= {"seed": settings.seed, "resemblance": resemblance}
-        unit: dict[str, Any] = {"pool": FittedPool((), ()), "base_scaling": learn_scaling("minmax", _UNIT)}
-        models = [
-            replace(learn_scores(pool, raw(-1), rows.folds != fold, **rules, extremes=scores.extremes(fold))[0], **unit)
+        scorer = Scorer(
+            pool, partitions.codes, engine.n_threads, rows.seed, partitions.scratch, coder, seen, resemblance,
+            learnt_from, settings.device,
+        )  # fmt: skip
+        scores, walks = score_all(engine, scorer)
+        rules: dict[str, Any] = {
+            "scaling": settings.scaling, "combination": settings.combination, "seed": settings.seed,
+            "resemblance": resemblance,
+        }  # fmt: skip
+        none, unit = FittedPool((), ()), learn_scaling("minmax", _UNIT)
+        learnt = (
+            learn_scores(pool, raw(-1), rows.folds != fold, **rules, extremes=scores.extremes(fold))[0]
             for fold in range(-1, N_FOLDS)
-        ]
+        )
+        models = [replace(model, pool=none, base_scaling=unit) for model in learnt]
         bases = walks.walk(_base_scores, _merge_bases, models, partitions.capacity)
         scalings = [learn_scaling("minmax", np.array([[low], [high]])) for _, low, high in bases]
         models = [replace(model, base_scaling=scaling) for model, scaling in zip(models, scalings, strict=True)]
@@ -510,7 +497,7 @@ class Pass:
             coverages.append(self.ranks[fold + 1].share_from(label_floor(t, known.propensity)))
             models.append(model.taught(S, t, known, coverage=coverages[-1], population=population))
         bases = self.walks.walk(_base_scores, _merge_bases, models, self.partitions.capacity)
-        ranks = [sketch for sketch, _, _ in bases]
+        ranks = [sketch for sketch, *_ in bases]
         sums = _sums(self.rows, self.settings, self.walks, models, ranks)
         return replace(cached, models=models, ranks=ranks, sums=sums, coverage=coverages[0])
 
@@ -545,12 +532,12 @@ class Pass:
             flagged = self.walks.walk(_count_above, np.add, models, V, above, groups)
             for fold, weights in enumerate(V):
                 inside = held.folds == fold
-                by_all = models[fold].of_raw(self.raw(-1)[inside])
-                for sign, (S, t) in ((-1.0, by_all), (1.0, (held.S[inside], held.t[inside]))):
-                    over = (np.column_stack([S, t]) @ weights.T > above[fold]).astype(float)
+                by_all, unseen = models[fold].of_raw(self.raw(-1)[inside]), (held.S[inside], held.t[inside])
+                for sign, scored in ((-1.0, by_all), (1.0, unseen)):
+                    over = (np.column_stack(scored) @ weights.T > above[fold]).astype(float)
                     flagged = flagged + sign * np.asarray(csc_array(phi[inside]).T @ over)
-            rates = np.clip(flagged[:, 0] / np.maximum(whole.group_counts[0], 1e-9), 0.0, 1.0)
-            return Means.of_rates(rates, size, held.sample.compared)
+            rates = flagged[:, 0] / np.maximum(whole.group_counts[0], 1e-9)
+            return Means.of_rates(np.clip(rates, 0.0, 1.0), size, held.sample.compared)
 
         return count
 
@@ -559,11 +546,12 @@ class Pass:
 
         Scores are written on the way.
         """
-        rows, model, capacity = self.rows, self.models[0], self.partitions.capacity
-        fair = self.walks.walk(_fair_scores, QuantileSketch.__add__, model, mixture, capacity)
+        rows, of = self.rows, (self.models[0], mixture)
+        fair = self.walks.walk(_fair_scores, QuantileSketch.__add__, *of, self.partitions.capacity)
         above = self.ranks[0].quantile(1.0 - share), fair.quantile(1.0 - share)
-        shared = model, mixture, above, rows.groups.labels, self.partitions.scores_to, rows.grouping
-        counts = self.walks.over_parts(_flag_part, np.add, *shared)
+        counts = self.walks.over_parts(
+            _flag_part, np.add, *of, above, rows.groups.labels, self.partitions.scores_to, rows.grouping
+        )
         counts = counts[:-1] if rows.grouping is None else counts
         return above[1], counts[:, 1:] / np.maximum(counts[:, :1], 1e-9)
 
@@ -584,6 +572,80 @@ def _sums(
     return sums
 
 
+@dataclass(frozen=True, eq=False)
+class UpdateMaps:
+    """Maps from new rows to sums.
+
+    There are K + 1 models, without their detectors: learnt on all rows, and without each fold. ``ranks`` are of the
+    base score by each model, of the rows it was learnt on: ``beta = exp(rank / n)``; None: ``beta = 1``. ``columns``
+    (q, k) are quantiles of the detectors' scores of the fit's ``rows``, by all detectors, and ``fresh_columns`` by
+    those without the row's fold. Folds go by the seed.
+    """
+
+    models: tuple[ScoreModel, ...]
+    ranks: tuple[QuantileSketch, ...] | None
+    columns: Annotated[FloatArray, "q k"]
+    fresh_columns: Annotated[FloatArray, "q k"]
+    rows: Annotated[int, Within(1, MOST_ROWS)]
+    seed: Annotated[int, Within(0, 2**32 - 1)]
+
+    def check(self) -> None:
+        """All models are of the same columns, and have ranks or have none."""
+        require(self.models, "models", "is empty")
+        columns = {model.n_detectors for model in self.models}
+        require(columns == {self.columns.shape[1]}, "models", "have the wrong shape")
+        ranked = [len(model.scaling.sorted_scores) for model in self.models]
+        counts = [0] * len(ranked) if self.ranks is None else [sketch.count for sketch in self.ranks]
+        require(len(counts) == len(ranked), "ranks", "has the wrong length")
+        for name, sizes in (("models", ranked), ("ranks", counts)):  # each row is outside of all folds but one
+            others = max(len(sizes) - 2, 0) * sizes[0]
+            require(sizes[0] in (0, self.rows) and sum(sizes[1:]) == others, name, "has the wrong length")
+        require(1 <= len(self.columns) <= KNOTS, "columns", "has the wrong length")
+        for name in ("columns", "fresh_columns"):
+            require((np.diff(getattr(self, name), axis=0) >= 0).all(), name, "are not in order")
+
+    def cells(self, raw: FloatArray, codes: IntArray, folds: IntArray, n_groups: int, n_threads: int = 1) -> Cells:
+        """Sums as each model sees the rows, outside of its fold and inside: 2 (K + 1) sets."""
+
+        def of(rows: slice) -> Cells:
+            block = ScoredBlock(raw[rows], raw[rows, :0], codes[rows], folds[rows], raw[rows, :0])
+            return sum_block(block, self.models, self.ranks, n_groups)
+
+        return reduce(Cells.__add__, map_blocks(of, len(raw), BLOCK, n_threads))
+
+    def moved(self, S: FloatArray, fresh: FloatArray) -> FloatArray:
+        """How far each detector's scores of n new rows have moved since the fit, in ranks, (k,); 0 if by chance.
+
+        The smaller of two Kolmogorov-Smirnov distances: of scores by all detectors, ``S`` (n, k), from those of the
+        training rows, which a forest knows; and of ``fresh`` (n, k), scaled as without a fold, from those by detectors
+        without it, which find fewer neighbours. Chance is bounded for both samples (Massart 1990).
+        """
+        both = 1.0 / np.sqrt(len(S)) + 1.0 / np.sqrt(self.rows)
+        chance = np.sqrt(np.log(4.0 * S.shape[1] / _CERTAIN) / 2.0) * both + 0.5 / len(self.columns)
+        some = slice(None, None, max(len(S) // _ENOUGH, 1))
+        far = np.minimum(_distances(S[some], self.columns), _distances(fresh[some], self.fresh_columns))
+        return np.where(far > chance, far, 0.0)
+
+
+def keep_columns(S: FloatArray, *, n_threads: int = 1) -> FloatArray:
+    """Quantiles of each column, for `UpdateMaps`."""
+    q = min(len(S), KNOTS)
+    shares = (np.arange(q) + 0.5) / q
+    kept = map_columns(lambda j: values_below(np.sort(S[:, j]), shares), range(S.shape[1]), len(S), n_threads)
+    return np.column_stack(kept)
+
+
+def _distances(S: FloatArray, columns: FloatArray) -> FloatArray:
+    """The largest difference of two distributions, column by column, at the quantiles of one: shape (k,)."""
+    sides: tuple[Literal["left", "right"], ...] = ("left", "right")
+    far = np.empty(S.shape[1])
+    for j, old in enumerate(columns.T):
+        new = np.sort(S[:, j])
+        shares = [[np.searchsorted(values, old, side=side) / len(values) for values in (new, old)] for side in sides]
+        far[j] = max(np.abs(one - two).max() for one, two in shares)
+    return far
+
+
 def score_partitions(
     engine: Engine, fit: "FitResult", scores_to: Path, coder: Coder | None = None, device: str = "cpu"
 ) -> IntArray:
@@ -594,9 +656,16 @@ def score_partitions(
     shape (G + 1, 2); the last entry is for rows of other groups, or of none.
     """
     labels = fit.groups.labels
-    codes = {name: code for code, name in enumerate(labels)}
-    machine: dict[str, Any] = {"n_threads": engine.n_threads, "device": device, "scratch": Path, "seed": 0}
-    scorer = Scorer(fit.scores.pool, codes, coder=coder, resemblance=fit.scores.resemblance, **machine)
+    scorer = Scorer(
+        fit.scores.pool,
+        {name: code for code, name in enumerate(labels)},
+        engine.n_threads,
+        seed=0,
+        scratch=Path,
+        coder=coder,
+        resemblance=fit.scores.resemblance,
+        device=device,
+    )
     walks = Walks(engine, engine.share(scorer), engine.share({}), kept=False)  # scored when they are walked through
-    shared = fit.scores.without_detectors(), fit.mixture, (np.inf, fit.threshold), labels, scores_to
+    shared = replace(fit.scores, pool=FittedPool((), ())), fit.mixture, (np.inf, fit.threshold), labels, scores_to
     return walks.over_parts(_flag_part, np.add, *shared)[:, ::2].astype(np.intp)

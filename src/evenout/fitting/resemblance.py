@@ -36,22 +36,11 @@ _LARGEST = np.finfo(float).max
 class Boosted:
     """Trees whose values add up to a score for each class, or to one for two classes.
 
-    Probabilities are those of scikit-learn's `HistGradientBoostingClassifier`, bit for bit.
-
-    Parameters
-    ----------
-    classes_ : array of shape (C,)
-        Codes.
-    start : array of shape (S,)
-        Scores before the first tree; S is C, or 1 for two classes.
-    first : array of shape (T,)
-        The index of each tree's root among the nodes; tree i adds to score ``i % S``.
-    feature, left, right : arrays of shape (N,)
-        Of each node: the feature that decides, and the indices of its children, which lie behind it; 0 for a leaf.
-    threshold, value : arrays of shape (N,)
-        Rows up to the threshold go left; the value of a leaf.
-    missing_left : array of shape (N,)
-        Whether rows without a value go left.
+    Probabilities are those of scikit-learn's `HistGradientBoostingClassifier`, bit for bit. Classes (C,) are codes,
+    ``start`` (S,) are scores before the first tree; S is C, or 1 for two classes. ``first`` (T,) is the index of each
+    tree's root among the N nodes; tree i adds to score ``i % S``. A node has the feature that decides, the indices of
+    its children, which lie behind it and are 0 for a leaf, the threshold up to which rows go left, whether rows without
+    a value do, and the value of a leaf.
     """
 
     classes_: Annotated[IntArray, "*", Within()]
@@ -96,8 +85,7 @@ class Boosted:
             child = getattr(self, name)
             require(((child > here) | leaf).all() and (child < N).all(), name, "is out of order")
         require(len(self.start) == (1 if n_classes == 2 else n_classes), "start", "has the wrong length")
-        trees = len(self.first)
-        require(trees > 0 and trees % len(self.start) == 0, "first", "has the wrong length")
+        require(len(self.first) and len(self.first) % len(self.start) == 0, "first", "has the wrong length")
         require((self.first < N).all(), "first", "is out of range")
 
     def fits(self, n_features: int, n_classes: int) -> None:
@@ -110,8 +98,8 @@ class Boosted:
         from evenout.detectors._tree_kernels import add_leaves
 
         raw = np.tile(self.start, (len(Z), 1))
-        nodes = (self.feature, self.left, self.right, self.threshold, self.value, self.missing_left)
         rows = np.require(Z, np.float64, ["C", "W"])  # rows that may not be written to would be compiled for anew
+        nodes = (self.feature, self.left, self.right, self.threshold, self.value, self.missing_left)
         add_leaves(rows, self.first, *nodes, raw)  # in the order in which the classifier adds
         if len(self.start) > 1:
             shifted = np.exp(raw - raw.max(axis=1, keepdims=True))
@@ -149,8 +137,7 @@ class Calibration:
         def loss(v: FloatArray) -> tuple[float, FloatArray]:
             log_p = _log_softmax(v[0] * z + v[1:])
             surplus = (np.exp(log_p) - actual) * mass
-            gradient = np.append((surplus * z).sum(), surplus.sum(axis=0))
-            return -float((log_p * actual * mass).sum()), gradient
+            return -float((log_p * actual * mass).sum()), np.append((surplus * z).sum(), surplus.sum(axis=0))
 
         start = np.append(0.0, np.log(share))  # a classifier that says nothing
         bounds = [(0.0, _STEEPEST)] + [(None, None)] * p.shape[1]
@@ -176,13 +163,6 @@ class DisjointGroups(NamedTuple):
     actual: FloatArray
     learnt: BoolArray
     stands_for: FloatArray | None = None
-
-    def calibrated(self, p: FloatArray, of: BoolArray) -> tuple[Calibration, FloatArray]:
-        """The calibration of probabilities (n, classes) among some rows, and P(g) there, shape (G',)."""
-        rows = of & self.learnt
-        weight = None if self.stands_for is None else self.stands_for[rows]
-        shares = np.average(self.actual[rows, : len(self.groups)], axis=0, weights=weight)
-        return Calibration.fit(p[rows], self.actual[rows], weight), np.maximum(shares, _LEAST)
 
 
 def disjoint_groups(members: Membership, stands_for: FloatArray | None = None) -> list[DisjointGroups]:
@@ -231,8 +211,7 @@ class GroupClassifier:
 
     def check(self) -> None:
         """Require a class for each group, and perhaps one for all others."""
-        more = len(self.calibration.offset) - len(self.groups)
-        require(0 <= more <= 1, "calibration", "has the wrong length")
+        require(len(self.calibration.offset) - len(self.groups) in (0, 1), "calibration", "has the wrong length")
         require(hasattr(self.classifier, "predict_proba"), "classifier", "is no classifier")
 
     def of(self, Z: FloatArray) -> FloatArray:
@@ -278,20 +257,12 @@ class FittedResemblance:
 
 @dataclass(frozen=True)
 class CrossFitted:
-    """Resemblance of the training rows by classifiers that have not seen them.
+    """Resemblance of the training rows by classifiers that have not seen them; ``model`` is for new rows.
 
-    Parameters
-    ----------
-    model : FittedResemblance
-        For new rows.
-    own : array of shape (n, G)
-        Of each row by the classifier that was fitted without its fold.
-    without : array of shape (K, n, G)
-        Without fold f: of the rows inside by the classifier fitted without f, of those outside by the one fitted
-        without f and the row's own fold; calibrated on the rows outside.
-    folds : array of shape (n,)
-    known : array of shape (G,)
-        Share of the variance of each group's indicator that is predicted; 1 if it is known for sure.
+    ``own`` (n, G) is that of each row by the classifier that was fitted without its fold. ``without`` (K, n, G) is that
+    without fold f: of the rows inside by the classifier fitted without f, of those outside by the one fitted without f
+    and the row's own fold; calibrated on the rows outside. ``known`` (G,) is the share of the variance of each group's
+    indicator that is predicted; 1 if it is known for sure.
     """
 
     model: FittedResemblance
@@ -306,13 +277,17 @@ class CrossFitted:
 
         def cells(r: FloatArray, of: BoolArray) -> Cells:
             part, n = sample.of(of), int(of.sum())
-            counted: dict[str, Any] = {"sample_weight": part.weight, "clusters": part.clusters}
-            counted |= {"n_groups": part.members.n_groups, "n_sets": 1}
-            return collect_cells(r[of], t[of], np.ones(n), part.members, np.zeros(n, dtype=np.intp), **counted)
+            return collect_cells(
+                r[of], t[of], np.ones(n), part.members, np.zeros(n, dtype=np.intp), n_groups=part.members.n_groups,
+                n_sets=1, sample_weight=part.weight, clusters=part.clusters,
+            )  # fmt: skip
 
-        training = Cells.stacked([cells(r, self.folds != fold) for fold, r in enumerate(self.without)])
-        held = Cells.stacked([cells(r, self.folds == fold) for fold, r in enumerate(self.without)])
-        return CrossFit(cells(self.own, np.ones(len(t), dtype=bool)), training, held, refitted=False)
+        return CrossFit(
+            cells(self.own, np.ones(len(t), dtype=bool)),
+            Cells.stacked([cells(r, self.folds != fold) for fold, r in enumerate(self.without)]),
+            Cells.stacked([cells(r, self.folds == fold) for fold, r in enumerate(self.without)]),
+            refitted=False,
+        )
 
 
 def warn_proxy(known: FloatArray) -> None:
@@ -339,20 +314,10 @@ def cross_fit_resemblance(
 ) -> CrossFitted:
     """Fit a classifier of the groups on all rows, without each fold, and without each pair of folds.
 
-    Parameters
-    ----------
-    classifier : object or None
-        scikit-learn classifier with ``predict_proba``; copies are fitted. Its open random states get the seed. None:
-        gradient boosting by few small trees, as groups are often hard to tell, and overconfidence costs.
-    Z : array of shape (n, d)
-    members : Membership
-        Of two groups at least. Where groups are hard, a row without one is predicted, but not learnt from.
-    folds : array of shape (n,)
-    seed : int
-    n_jobs : int or None
-        Fits side by side, in threads.
-    stands_for : array of shape (n,), optional
-        How many rows each row stands for.
+    Copies of a scikit-learn classifier with ``predict_proba`` are fitted, ``n_jobs`` side by side, in threads; their
+    open random states get the seed. None: gradient boosting by few small trees, as groups are often hard to tell, and
+    overconfidence costs. There are two groups at least. Where they are hard, a row without one is predicted, but not
+    learnt from. ``stands_for`` (n,) is how many rows each row stands for.
     """
     if classifier is None:
         from sklearn.ensemble import HistGradientBoostingClassifier  # takes long to import
@@ -364,8 +329,11 @@ def cross_fit_resemblance(
     layers, unfitted = disjoint_groups(members, stands_for), clone(classifier)
     given = unfitted.get_params(deep=True).items()
     unfitted.set_params(**{key: seed for key, value in given if key.endswith("random_state") and value is None})
-    tasks = [delayed(_fit_without)(clone(unfitted), Z, layer, folds, out) for layer in layers for out in left_out]
-    fits = iter(Parallel(n_jobs=n_jobs, prefer="threads")(tasks))
+    fits = iter(
+        Parallel(n_jobs=n_jobs, prefer="threads")(
+            delayed(_fit_without)(clone(unfitted), Z, layer, folds, out) for layer in layers for out in left_out
+        )
+    )
     own, without, known, parts = np.ones((len(Z), G)), np.ones((K, len(Z), G)), np.zeros(G), []
     for layer in layers:
         fitted = {out: next(fits) for out in left_out}
@@ -373,7 +341,11 @@ def cross_fit_resemblance(
             p = np.zeros(layer.actual.shape)
             for g in range(K):  # rows of fold g, by the classifier without g and f
                 p[folds == g] = fitted[tuple(sorted({f, g} - {-1}))][1][g]
-            calibration, shares = layer.calibrated(p, folds != f)
+            learnt = layer.learnt & (folds != f)
+            weight = None if stands_for is None else stands_for[learnt]
+            calibration = Calibration.fit(p[learnt], layer.actual[learnt], weight)
+            shares = np.average(layer.actual[learnt, : len(layer.groups)], axis=0, weights=weight)
+            shares = np.maximum(shares, _LEAST)
             r = calibration.apply(p)[:, : len(layer.groups)] / shares
             if f >= 0:
                 without[f][:, layer.groups] = r

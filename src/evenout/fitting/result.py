@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
@@ -18,16 +18,10 @@ from evenout.core.sketch import average_ranks, values_below
 from evenout.core.types import ANY, FINITE, MOST_ROWS, FloatArray, IntArray, Within, entries_of, require
 from evenout.exceptions import AttributeWarning, BiasedLabelsWarning, InputError, UnknownOutcomeWarning, warn
 from evenout.fitting.choose import Decision, choose_place, settle
+from evenout.fitting.passes import UpdateMaps
 from evenout.fitting.score_model import ScoreModel
 from evenout.fitting.settings import Settings
 from evenout.groups.read import Codes
-from evenout.metrics import average_precision, roc_auc
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from evenout.fitting.update import UpdateMaps
-
 
 SHARES = np.array([0, 0.1, 0.2, 0.5, *range(1, 100), 99.5, 99.8, 99.9, 100]) / 100.0
 CROWD = 1024
@@ -41,21 +35,11 @@ _PRODUCTS = 4e9  # of numbers, at most
 class Background:
     """Summaries of the training rows, feature by feature.
 
-    Parameters
-    ----------
-    typical : array of shape (d,)
-        The median of each column, and of one-hot columns the most frequent category; no actual row.
-    levels : array of shape (shares, d)
-        The values below which `SHARES` of the rows lie.
-    means : array of shape (d,)
-        Of one-hot columns, the share of each category.
-    tells : array of shape (d,)
-        How well each column alone predicts the group, from 0, not at all, to 1, always; see `guessed_share`.
-    kin : array of int, shape (d,)
-        Columns with the same number move together: a chain of rank correlations of at least `ALIKE`.
-    crowd : array of shape (rows, d)
-        At most `CROWD` of the rows, evenly spaced in the order of their values; similar rows are sought among these.
-    n_groups : int
+    ``typical`` is the median of each column, and of one-hot columns the most frequent category; no actual row.
+    ``levels`` are the values below which `SHARES` of the rows lie; ``means`` of one-hot columns are shares. ``tells``
+    is how well each column alone predicts the group, from 0, not at all, to 1, always (`guessed_share`). Columns with
+    the same number in ``kin`` move together: a chain of rank correlations of at least `ALIKE`. ``crowd`` are at most
+    `CROWD` of the rows, evenly spaced in the order of their values, among which similar rows are sought.
     """
 
     typical: Annotated[FloatArray, "d"]
@@ -187,13 +171,12 @@ def attribute_bias(path: TradeoffPath, alpha: float, target: Target) -> dict[str
             both = np.concatenate([unit_target(cross.whole)[0], V[0]])
             biases[name] = AttributeBias(*notion.training_bias(cross.whole, both).tolist())
             continue
-        before = float(notion.target_bias(cross)[0])
-        if path.is_target(alpha):
-            biases[name] = AttributeBias(before, before, 0.0)
-            continue
-        change = np.array([1.0, -1.0])
-        error = float(np.sqrt(max(change @ notion.covariance(cross, V) @ change, 0.0)))
-        biases[name] = AttributeBias(before, float(notion.bias(cross, V)[0]), error)
+        before = after = float(notion.target_bias(cross)[0])
+        variance = 0.0
+        if not path.is_target(alpha):
+            after, change = float(notion.bias(cross, V)[0]), np.array([1.0, -1.0])
+            variance = max(change @ notion.covariance(cross, V) @ change, 0.0)
+        biases[name] = AttributeBias(before, after, float(np.sqrt(variance)))
     return biases
 
 
@@ -267,7 +250,7 @@ _UNKNOWN = (
 class Recent:
     """Rows that updates have added since the fit, or since the last drift, and the number of these updates.
 
-    ``cells`` are their sums (`evenout.fitting.update.UpdateMaps.cells`); the last ``kept`` rows in memory are theirs.
+    ``cells`` are their sums (`evenout.fitting.passes.UpdateMaps.cells`); the last ``kept`` rows in memory are theirs.
     """
 
     cells: Cells
@@ -300,10 +283,8 @@ class Drift:
         """The choice on all rows, in doubt where the latest rows differ and are too few to be followed."""
         if self.followed or choice.doubt:
             return choice
-        words = {"{groups}": self.named, "{now}": f"{self.now:,}", "{all}": f"{self.before + self.now:,}"}
-        message = _UNKNOWN
-        for field, value in words.items():
-            message = message.replace(field, value.replace("{", "{{").replace("}", "}}"))
+        named = self.named.replace("{", "{{").replace("}", "}}")
+        message = _UNKNOWN.format(groups=named, now=f"{self.now:,}", all=f"{self.before + self.now:,}")
         return replace(choice, met=False, message=message, kind=UnknownOutcomeWarning, doubt="drift")
 
 
@@ -320,53 +301,24 @@ NO_ROWS = (
 class FitResult:
     """Everything that a fit has learnt; a model file holds it as it is, or `without_groups`.
 
-    Parameters
-    ----------
-    scores : ScoreModel
-        From feature rows to detector scores and target.
-    path : TradeoffPath
-    choice : Choice
-    mixture : Mixture
-        The fair score at the chosen alpha.
-    groups : Codes
-        Of the rows in memory, crossed and hard: bands and probable groups by what a row belongs to most. No codes in
-        models that were saved without the groups of their rows.
-    names : tuple of str
-        The groups that are compared.
-    counts : array of shape (G,)
-        Rows that each of these has, or is expected to have, in memory or not.
-    n_rows : int
-        All rows, in memory or not.
-    S : array of shape (n, k)
-        Detector scores of the rows in memory.
-    target : array of shape (n,)
-        Their base score.
-    seen : FlagRows
-        The same rows, each scored by models that have not seen it; none of them where the groups were not saved.
-    flag_ratio : RatioEstimate
-        Ratio of flag rates on unseen rows.
-    flag_price : dict of str to float
-        The price of the score at the threshold, on held-out scores of the rows in memory.
-    known : dict of str to float
-        For each group that rows may resemble, how much of its indicator the features predict; empty where the score is
-        not corrected by that.
-    threshold, base_threshold : float
-        Rows whose fair score, or whose base score, is above are flagged.
-    flag_rates : array of shape (G, 2)
-        Share of each group, of all rows, that base and fair score flag.
-    learnt : Learnt
-        How learning from labels has changed the base score's gap.
-    rank_error : float
-        How far the ranks behind the row weights may be off, as a share of the rows.
-    maps : UpdateMaps or None
-        Fold new rows in; None where the groups of the rows were not saved.
-    background : Background or None
-        The features of the rows in memory, for reasons; None in models that were saved before there were any.
-    recent : Recent or None
-        Rows that updates have added.
-    drift : Drift or None
-        How the latest rows differ from those before. Where these were enough to be followed, all else here is about
-        them.
+    ``scores`` lead from feature rows to detector scores and target, ``mixture`` is the fair score at the chosen alpha.
+    ``groups`` are those of the rows in memory, crossed and hard: bands and probable groups by what a row belongs to
+    most; without codes in models that were saved without the groups of their rows. ``names`` and ``counts`` are of the
+    groups that are compared, and ``n_rows`` of all rows, in memory or not.
+
+    Of the rows in memory, ``S`` are detector scores and ``target`` is the base score; ``seen`` are the same rows, each
+    scored by models that have not seen it; none of them where the groups were not saved. ``flag_ratio`` is that of flag
+    rates on unseen rows, and ``flag_price`` the price of the score at the threshold, on held-out scores of the rows in
+    memory. ``known`` is, for each group that rows may resemble, how much of its indicator the features predict; empty
+    where the score is not corrected by that. Rows whose fair score, or base score, is above ``threshold``, or
+    ``base_threshold``, are flagged; ``flag_rates`` (G, 2) is the share of each group, of all rows, that base and fair
+    score flag.
+
+    ``learnt`` says how learning from labels has changed the base score's gap; ``rank_error`` how far the ranks behind
+    the row weights may be off, as a share of the rows. ``maps`` fold new rows in; None where the groups of the rows
+    were not saved. ``background`` is for reasons; None in models that were saved before there was any. ``recent`` are
+    rows that updates have added, and ``drift`` is how the latest rows differ from those before. Where these were enough
+    to be followed, all else here is about them.
     """
 
     scores: ScoreModel
@@ -388,7 +340,7 @@ class FitResult:
     flag_rates: Annotated[FloatArray, "G 2", ANY]
     learnt: Learnt
     rank_error: Annotated[float, FINITE]
-    maps: "UpdateMaps | None" = None
+    maps: UpdateMaps | None = None
     background: Background | None = None
     recent: Recent | None = None
     drift: Drift | None = None
@@ -411,9 +363,9 @@ class FitResult:
         require(len(seen.t) in (0, n) and len(self.groups.codes) == len(seen.t), "groups.codes", "has the wrong length")
         nested = 0 if seen.nested is None else seen.nested.shape[2]
         require(nested == resembling, "seen.nested", "does not go with the rest")
-        require(self.maps is None or len(seen.t) == n, "maps", "does not go with the rest")
-        fits = self.maps is None or self.maps.columns.shape[1] == self.scores.n_detectors
-        require(fits, "maps", "has the wrong shape")
+        if self.maps is not None:
+            require(len(seen.t) == n, "maps", "does not go with the rest")
+            require(self.maps.columns.shape[1] == self.scores.n_detectors, "maps", "has the wrong shape")
 
     def filled(self, n_features: int) -> "FitResult":
         """The fit, read from a file, after a check against its columns."""
@@ -425,16 +377,16 @@ class FitResult:
         with entries_of("scores.pool"):
             before = 0 if self.drift is None else min(self.drift.before, _MOST_BEFORE)
             pool = self.scores.pool.filled(n_features, _MOST_TRAINED * (len(self.target) + before))
-        ranked = self.scores.scaling.sorted_scores
-        require(len(ranked) in (0, pool.n_rows), "scores.scaling.sorted_scores", "has the wrong length")
+        fits = len(self.scores.scaling.sorted_scores) in (0, pool.n_rows)
+        require(fits, "scores.scaling.sorted_scores", "has the wrong length")
         return replace(self, scores=replace(self.scores, pool=pool))
 
     def without_groups(self) -> "FitResult":
         """The fit as a file holds it that reveals the group of no row."""
         groups, seen = replace(self.groups, codes=self.groups.codes[:0]), self.seen
         nobody = Sample(seen.sample.members.among(np.zeros(0, dtype=np.intp)), doubt=seen.sample.doubt)
-        none = seen.among(slice(0), nobody, seen.n_rows)
-        return replace(self, groups=groups, seen=none, maps=None, recent=None)
+        seen = seen.among(slice(0), nobody, seen.n_rows)
+        return replace(self, groups=groups, seen=seen, maps=None, recent=None)
 
     def require_rows(self, what: str) -> None:
         """Refuse what needs the groups of the rows where they were not saved."""
@@ -459,14 +411,9 @@ class FitResult:
         cells, sample = self.path.cross.whole, self.seen.sample
         if cells.compared is None and cells.spread is None:
             return ""
-        rows = "{@clusters}" if sample.clusters is not None else "{@sample_weight}"
-        other = rows if cells.spread is not None else "{@given}"  # of which one stratum has two groups
-        return sample.compared.beyond_crossed or other
-
-    @property
-    def fair(self) -> FloatArray:
-        """The fair score of the rows in memory, shape (n,)."""
-        return self.mixture.apply(self.S, self.target)
+        if sample.compared.beyond_crossed or cells.spread is None:
+            return sample.compared.beyond_crossed or "{@given}"  # of which one stratum has two groups
+        return "{@clusters}" if sample.clusters is not None else "{@sample_weight}"
 
     def base_flag_ratio(self, contamination: float) -> float:
         """Lowest over highest flag rate of the base score on unseen rows; NaN where no groups are compared."""
@@ -493,36 +440,8 @@ class FitResult:
             decision = Decision(path, choose_place(settings, path, self.seen), RatioEstimate.unknown(), {})
         if self.drift is not None:
             decision = decision._replace(choice=self.drift.doubted(decision.choice))
-        sample = self.seen.sample if saved else None
-        return replace(self, **settled_fields(settings, decision, self.S, self.target, sample, self.n_rows))
-
-    def costs(self, share: float, alphas: FloatArray, labels: FloatArray | None) -> "pd.DataFrame":
-        """One row per alpha, where a ``share`` of the rows is flagged.
-
-        ``flag_rate_ratio``, ``list_kept`` and ``mean_base_score`` (of the flagged) are counted on unseen rows: each
-        fold by what was solved without it. At the end of a path that was solved for even flags the counted ratio is a
-        little better than new rows can expect, which ``flag_rate_ratio_`` states. With labels, 1 for outliers: ``auc``
-        and ``average_precision`` of the training scores, and ``precision_flagged``, the share of outliers among the
-        flagged.
-        """
-        import pandas as pd
-
-        rows, path = self.seen, self.path
-        flagged = rows.flagged(path.fold_weights(np.r_[0.0, alphas], "unseen"), share)
-        before, after = flagged[:, :1], flagged[:, 1:]
-        counted = np.maximum(after.sum(axis=0), 1)
-        columns = {
-            "alpha": alphas,
-            "flag_rate_ratio": rows.ratio(after),
-            "list_kept": (after & before).sum(axis=0) / max(before.sum(), 1),
-            "mean_base_score": rows.t @ after / counted,
-        }
-        if labels is not None:
-            scores = [path.mixture(alpha).apply(self.S, self.target) for alpha in alphas]
-            columns["auc"] = np.array([roc_auc(labels, y) for y in scores])
-            columns["average_precision"] = np.array([average_precision(labels, y) for y in scores])
-            columns["precision_flagged"] = (labels == 1).astype(float) @ after / counted
-        return pd.DataFrame(columns)
+        rows = self.S, self.target, self.seen.sample if saved else None, self.n_rows
+        return replace(self, **settled_fields(settings, decision, *rows))
 
 
 def settled_fields(
@@ -534,9 +453,8 @@ def settled_fields(
     """
     path, choice, ratio, price = decision
     mixture = path.mixture(choice.alpha)
-    fair = mixture.apply(S, t)
-    choice.announced(list_kept(t, fair, settings.contamination), asked=settings.asked, ratio=ratio)
-    both = np.column_stack([t, fair])
+    both = np.column_stack([t, mixture.apply(S, t)])
+    choice.announced(list_kept(t, both[:, 1], settings.contamination), asked=settings.asked, ratio=ratio)
     share = flagged_share(settings.contamination, n_rows)
     above = top_threshold(both, share, None if sample is None else sample.weight)
     rates = np.full((path.cross.whole.comparison.n_groups, 2), np.nan)
@@ -558,5 +476,4 @@ def settled_fields(
 def list_kept(base: FloatArray, fair: FloatArray, contamination: float) -> str:
     """Say how much of the base score's list of flagged rows is still flagged."""
     before, after = (y > flag_threshold(y, contamination) for y in (base, fair))
-    kept = (before & after).sum() / max(before.sum(), 1)
-    return f" and {kept:.0%} of the flagged list is kept"
+    return f" and {(before & after).sum() / max(before.sum(), 1):.0%} of the flagged list is kept"

@@ -50,33 +50,12 @@ EXACT_ROWS = 1_000_000
 class TrainingRows:
     """Rows to fit on, in memory.
 
-    Parameters
-    ----------
-    X : array of shape (n, d)
-    groups : Codes
-    sensitive_features : object
-        As given, for detectors that use the group.
-    clusters : array of shape (n,) or None
-        Codes of rows that belong together.
-    sample_weight : array of shape (n,) or None
-    soft : Membership or None
-        How much each row belongs to each group that is compared; None: by the codes of ``groups``.
-    grouping : Grouping or None
-        Where ``soft`` comes from.
-    known : KnownLabels or None
-        Labels that the target learns from.
-    feature_names : sequence of str or None
-        Of the d columns, for the names of score columns.
-    units : Units or None
-        In which named pools see the rows.
-    seed : int
-        Of the folds.
-    n_threads : int
-        For passes over the rows; results do not depend on it.
-    doubt : str
-        See `evenout.core.ruler.Sample`.
-    drawn_from : array of shape (G + 1,) or None
-        Where these are drawn from more rows: how many each crossed group has and, last, how many are in none.
+    Clusters are codes of rows that belong together. ``soft`` is how much each row belongs to each group that is
+    compared, where that is more than the codes of ``groups``, and comes from ``grouping``. ``known`` are labels that
+    the target learns from, ``units`` those in which named pools see the rows; ``sensitive_features``, as given, are for
+    detectors that use the group. Folds go by the seed; results do not depend on threads. For ``doubt`` see
+    `evenout.core.ruler.Sample`. Where these rows are drawn from more rows, ``drawn_from`` (G + 1,) is how many each
+    crossed group has and, last, how many are in none.
     """
 
     X: FloatArray
@@ -137,8 +116,8 @@ class TrainingRows:
         )
         numbers = crossed.coder.coarse(given, n)  # in which rows of a stratum still differ
         if numbers is not None and rows.soft is not None:
-            thinned = rows.doubt == "probable"
-            rows = replace(rows, soft=balanced(rows.soft, numbers, weight, thinned=thinned))
+            soft = balanced(rows.soft, numbers, weight, thinned=rows.doubt == "probable")
+            rows = replace(rows, soft=soft)
         refuse_lone_clusters(rows.members, rows.names, codes, weight)
         return rows.in_units(settings)
 
@@ -168,8 +147,10 @@ class TrainingRows:
             soft = soft.times(1.0 / outcomes.propensity, LABELS)
         elif outcomes is not None and np.isnan(outcomes.labels).any():
             doubt = doubt or "labels"
-        beside: dict[str, Any] = {"seed": settings.seed, "n_threads": settings.n_threads, "doubt": doubt}
-        return cls(X, groups, sensitive_features, soft=soft, grouping=grouping, **beside, **more)
+        return cls(
+            X, groups, sensitive_features, soft=soft, grouping=grouping, seed=settings.seed,
+            n_threads=settings.n_threads, doubt=doubt, **more,
+        )  # fmt: skip
 
     def in_units(self, settings: Settings) -> "TrainingRows":
         """The rows with units learnt from them, where features are to be standardised."""
@@ -242,30 +223,21 @@ class TrainingRows:
         """Sums over some of the rows as one set; ``beta`` has one number for each of them, by default 1."""
         weight, sets = np.zeros(len(of)), np.where(of, 0, -1)
         weight[of] = 1.0 if beta is None else beta
-        sums: dict[str, Any] = {"sample_weight": self.sample_weight, "clusters": self.clusters}
-        sums |= {"n_groups": self.members.n_groups, "n_sets": 1, "n_threads": self.n_threads}
-        return collect_cells(S, t, weight, self.sample.joined, sets, **sums)
+        return collect_cells(
+            S, t, weight, self.sample.joined, sets, n_groups=self.members.n_groups, n_sets=1,
+            sample_weight=self.sample_weight, clusters=self.clusters, n_threads=self.n_threads,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Partitions:
     """Partitions, and how they are worked through.
 
-    Parameters
-    ----------
-    engine : Engine
-    scratch : callable
-        Returns the folder for kept scores.
-    exact_rows : int
-        Up to so many rows, the ranks behind beta are exact. Beyond, they come from a sketch.
-    scores_to : Path, optional
-        An empty folder, reachable by all workers, for one file of scores per partition (`parquet.scores_file`).
-    sufficient : bool
-        Whether probabilities of groups, if any, are said to tell all that a score knows of them.
-    codes : mapping
-        From the name of a group to its code, once the groups are settled.
-    capacity : int or None
-        Of the sketches of all rows, once these are counted; None: they are exact.
+    ``scratch`` returns the folder for kept scores. Up to ``exact_rows``, the ranks behind beta are exact; beyond, they
+    come from a sketch. ``scores_to`` is an empty folder, reachable by all workers, for one file of scores per partition
+    (`parquet.scores_file`). ``sufficient``: whether probabilities of groups, if any, are said to tell all that a score
+    knows of them. ``codes`` are those of groups by name, once these are settled, and ``capacity`` is that of the
+    sketches of all rows, once these are counted; None: they are exact.
     """
 
     engine: Engine
@@ -289,8 +261,7 @@ def open_partitions(partitions: Partitions, settings: Settings) -> tuple[Trainin
     engine, fairness, rules = partitions.engine, settings.fairness, settings.groups
     size, seed, exact = settings.reference_size, settings.seed, partitions.exact_rows
     counted: dict[str, Any] = {"rules": rules, "reference_size": size, "seed": seed}
-    measured = settings.standardize and has_named(settings.detectors)
-    survey = survey_rows(engine, **counted, measure=measured)
+    survey = survey_rows(engine, **counted, measure=settings.standardize and has_named(settings.detectors))
     if survey.n_rows < 2:
         raise ValueError(f"X has {survey.n_rows} row(s) in all partitions; at least 2 are needed")
     if settings.learn:
@@ -312,8 +283,8 @@ def open_partitions(partitions: Partitions, settings: Settings) -> tuple[Trainin
         survey = survey_rows(engine, **counted, coder=coder, units=units)
     if coder is not None:
         grouping = settle_grouping(coder, survey.combined, among, rules)
-    crossed = of_crossings(rules, learnt)
-    groups, counts = settle_groups(replace(survey, probable=probable), crossed, quiet=grouping is not None)
+    counted_by = replace(survey, probable=probable)
+    groups, counts = settle_groups(counted_by, of_crossings(rules, learnt), quiet=grouping is not None)
     drawn, complete = draw_reference(
         engine, survey, groups.code_of, counts, reference_size=size, seed=seed, coder=coder, units=units
     )
@@ -340,8 +311,8 @@ def open_partitions(partitions: Partitions, settings: Settings) -> tuple[Trainin
     if units is not None:
         units.warn_dropped(feature_labels(rows.feature_names, rows.X.shape[1]))
     capacity = None if counts.sum() <= exact else CAPACITY
-    settled = replace(partitions, codes=groups.code_of, capacity=capacity)
-    return replace(rows, units=units, drawn_from=counts), settled
+    rows = replace(rows, units=units, drawn_from=counts)
+    return rows, replace(partitions, codes=groups.code_of, capacity=capacity)
 
 
 def hashed_folds(content: FloatArray, seed: int, n_folds: int = N_FOLDS) -> IntArray:

@@ -8,14 +8,7 @@ import numpy as np
 from evenout.core.base_score import LINEAR, Combination, Combiner, Scaling, learn_combination, learn_scaling
 from evenout.core.cells import CrossFit
 from evenout.core.parallel import by_rows, take_rows
-from evenout.core.stacking import (
-    FLAGGED_AGREEMENT,
-    LEAST_AGREEMENT,
-    LEAST_COVERAGE,
-    Population,
-    Stack,
-    learn_stack,
-)
+from evenout.core.stacking import FLAGGED_AGREEMENT, LEAST_AGREEMENT, LEAST_COVERAGE, Population, Stack, learn_stack
 from evenout.core.types import BoolArray, FloatArray, require
 from evenout.detectors.pool import FittedPool
 from evenout.exceptions import ConstantScoreWarning, ManyColumnsWarning, warn
@@ -28,21 +21,10 @@ _LARGEST = 1e100  # of a row's score by detectors that have not seen it: the squ
 class ScoreModel:
     """Fitted detectors with what makes their scores comparable and combines them.
 
-    Parameters
-    ----------
-    pool : FittedPool
-        Raw scores of k detectors.
-    scaling : Scaling
-        From raw to comparable scores.
-    combination : Combination
-        The base ensemble.
-    base_scaling : Scaling
-        From the base ensemble's score to [0, 1] on the training rows.
-    stack : Stack, optional
-        Corrects the base ensemble's score by known labels.
-    resemblance : FittedResemblance, optional
-        Where the score is corrected by how much rows resemble each group. Its columns stand behind those of the
-        detectors, among raw scores too, and are not scaled.
+    ``pool`` gives raw scores of k detectors, ``scaling`` makes them comparable, ``combination`` is the base ensemble,
+    and ``base_scaling`` takes its score to [0, 1] on the training rows. A ``stack`` corrects it by known labels.
+    Columns of ``resemblance``, by which the score is corrected, stand behind those of the detectors, among raw scores
+    too, and are not scaled.
     """
 
     pool: FittedPool
@@ -58,8 +40,8 @@ class ScoreModel:
         require(len(self.pool.names) in ((0, k) if not self.pool.parts else (k,)), "pool.names", "has the wrong length")
         require(len(self.base_scaling.varies) == 1, "base_scaling", "has the wrong shape")
         require(self.base_scaling.kind != "rank", "base_scaling", "is of no known kind")
-        chosen = self.combination.buckets
-        require(all(bucket.max(initial=0) < k for bucket in chosen), "combination.buckets", "is out of range")
+        fits = all(bucket.max(initial=0) < k for bucket in self.combination.buckets)
+        require(fits, "combination.buckets", "is out of range")
         require(self.stack is None or len(self.stack.weights) == k, "stack.weights", "has the wrong shape")
 
     @property
@@ -130,10 +112,6 @@ class ScoreModel:
         )
         return replace(self, stack=stack)
 
-    def without_detectors(self) -> "ScoreModel":
-        """The model for raw scores that are computed already."""
-        return replace(self, pool=FittedPool((), ()))
-
 
 @dataclass(frozen=True)
 class KnownLabels:
@@ -178,8 +156,8 @@ def learn_scores(
     scores = S[:, :k]
     by_all = callable(combination) or combination == "greedy"  # what a row adds depends on the others
     known = take_rows(scores, outside, n_threads) if by_all else scores
-    varies, threads = np.flatnonzero(scaler.varies), {"n_threads": n_threads}
-    ensemble = learn_combination(combination, known, varies, seed, pool.families, **threads)
+    varies = np.flatnonzero(scaler.varies)
+    ensemble = learn_combination(combination, known, varies, seed, pool.families, n_threads=n_threads)
     combined = _combined(ensemble, scores, n_threads)
     own = _combined(ensemble, known, n_threads) if callable(combination) else combined[outside]
     base = learn_scaling("minmax", own)

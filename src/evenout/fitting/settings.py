@@ -109,8 +109,10 @@ def _correction(asked: Any) -> dict[str, Any]:
     plain = {"correction": "weights", "weights": "free", "method": "anchored", "classifier": None}
     if isinstance(asked, Resemblance):
         asked.check()
-        by = "resemblance" if asked.weights is None else "both"
-        return plain | {"correction": by, "weights": asked.weights or "free", "classifier": asked.classifier}
+        by = (
+            {"correction": "resemblance"} if asked.weights is None else {"correction": "both", "weights": asked.weights}
+        )
+        return plain | by | {"classifier": asked.classifier}
     if not isinstance(asked, str) or asked not in _CORRECTIONS:
         words = f"{', '.join(map(repr, CORRECTIONS))} or evenout.Resemblance(...)"
         raise InputError("{correction=} is not allowed; use {words}", correction=asked, words=words)

@@ -10,10 +10,9 @@ new rows, and all rows that updates have added, which shows drifts that are too 
 since the fit spends ``1 / (j (j + 1))`` of a false-alarm rate of 5 %, which is then the rate of all updates together.
 """
 
-from dataclasses import dataclass, replace
-from functools import reduce
+from dataclasses import replace
 from numbers import Integral
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import numpy as np
 from scipy.special import ndtr, ndtri
@@ -24,96 +23,18 @@ from evenout.core.flags import FlagRows, top_threshold
 from evenout.core.intervals import holm
 from evenout.core.membership import Membership
 from evenout.core.notions import pairs_notion
-from evenout.core.parallel import map_blocks, map_columns
 from evenout.core.ruler import Means, Sample
-from evenout.core.sketch import QuantileSketch, values_below
-from evenout.core.types import MOST_ROWS, BoolArray, FloatArray, IntArray, Within, require
+from evenout.core.types import BoolArray, FloatArray, IntArray
 from evenout.exceptions import AgedDetectorsWarning, DriftWarning, InputError, warn
 from evenout.fitting.choose import open_tradeoffs, settle
-from evenout.fitting.passes import ScoredBlock, sum_block
+from evenout.fitting.passes import UpdateMaps
 from evenout.fitting.result import NO_ROWS, Drift, FitResult, Recent
 from evenout.fitting.rows import hashed_folds, stands_for
-from evenout.fitting.score_model import ScoreModel
 from evenout.fitting.settings import Settings
 from evenout.groups.read import Codes, match_groups
 
-KNOTS = 512  # quantiles that are kept of each detector's scores
 AGED = 0.1  # a detector has aged when its scores have moved for certain, and by this share of the rows or more
-_BLOCK = 65536  # rows that are summed together
-_ENOUGH = 100_000  # rows among which a move is looked for
 FALSE_ALARMS = 0.05
-_CERTAIN = 0.01  # the chance that any of the detectors is said to have aged and has not
-
-
-@dataclass(frozen=True, eq=False)
-class UpdateMaps:
-    """Maps from new rows to sums.
-
-    Parameters
-    ----------
-    models : tuple of ScoreModel
-        K + 1, without their detectors: learnt on all rows, and without each fold.
-    ranks : tuple of QuantileSketch or None
-        The base score by each model, of the rows it was learnt on: ``beta = exp(rank / n)``; None: ``beta = 1``.
-    columns, fresh_columns : array of shape (q, k)
-        Quantiles of the detectors' scores of the fit's rows, by all detectors, and by those without the row's fold.
-    rows : int
-        Rows of the fit behind them.
-    seed : int
-        Of the folds.
-    """
-
-    models: tuple[ScoreModel, ...]
-    ranks: tuple[QuantileSketch, ...] | None
-    columns: Annotated[FloatArray, "q k"]
-    fresh_columns: Annotated[FloatArray, "q k"]
-    rows: Annotated[int, Within(1, MOST_ROWS)]
-    seed: Annotated[int, Within(0, 2**32 - 1)]
-
-    def check(self) -> None:
-        """All models are of the same columns, and have ranks or have none."""
-        require(self.models, "models", "is empty")
-        k = self.columns.shape[1]
-        require(all(model.n_detectors == k for model in self.models), "models", "have the wrong shape")
-        ranked = [len(model.scaling.sorted_scores) for model in self.models]
-        counts = [0] * len(ranked) if self.ranks is None else [sketch.count for sketch in self.ranks]
-        require(len(counts) == len(ranked), "ranks", "has the wrong length")
-        for name, sizes in (("models", ranked), ("ranks", counts)):  # each row is outside of all folds but one
-            others = max(len(sizes) - 2, 0) * sizes[0]
-            require(sizes[0] in (0, self.rows) and sum(sizes[1:]) == others, name, "has the wrong length")
-        require(1 <= len(self.columns) <= KNOTS, "columns", "has the wrong length")
-        for name in ("columns", "fresh_columns"):
-            require((np.diff(getattr(self, name), axis=0) >= 0).all(), name, "are not in order")
-
-    def cells(self, raw: FloatArray, codes: IntArray, folds: IntArray, n_groups: int, n_threads: int = 1) -> Cells:
-        """Sums as each model sees the rows, outside of its fold and inside: 2 (K + 1) sets."""
-
-        def of(rows: slice) -> Cells:
-            block = ScoredBlock(raw[rows], raw[rows, :0], codes[rows], folds[rows], raw[rows, :0])
-            return sum_block(block, self.models, self.ranks, n_groups)
-
-        return reduce(Cells.__add__, map_blocks(of, len(raw), _BLOCK, n_threads))
-
-    def moved(self, S: FloatArray, fresh: FloatArray) -> FloatArray:
-        """How far each detector's scores of n new rows have moved since the fit, in ranks, (k,); 0 if by chance.
-
-        The smaller of two Kolmogorov-Smirnov distances: of scores by all detectors, ``S`` (n, k), from those of the
-        training rows, which a forest knows; and of ``fresh`` (n, k), scaled as without a fold, from those by detectors
-        without it, which find fewer neighbours. Chance is bounded for both samples (Massart 1990).
-        """
-        both = 1.0 / np.sqrt(len(S)) + 1.0 / np.sqrt(self.rows)
-        chance = np.sqrt(np.log(4.0 * S.shape[1] / _CERTAIN) / 2.0) * both + 0.5 / len(self.columns)
-        some = slice(None, None, max(len(S) // _ENOUGH, 1))
-        far = np.minimum(_distances(S[some], self.columns), _distances(fresh[some], self.fresh_columns))
-        return np.where(far > chance, far, 0.0)
-
-
-def keep_columns(S: FloatArray, *, n_threads: int = 1) -> FloatArray:
-    """Quantiles of each column, for `UpdateMaps`."""
-    q = min(len(S), KNOTS)
-    shares = (np.arange(q) + 0.5) / q
-    kept = map_columns(lambda j: values_below(np.sort(S[:, j]), shares), range(S.shape[1]), len(S), n_threads)
-    return np.column_stack(kept)
 
 
 def update_fit(fit: FitResult, settings: Settings, X: FloatArray, sensitive: Any) -> FitResult:
@@ -122,8 +43,7 @@ def update_fit(fit: FitResult, settings: Settings, X: FloatArray, sensitive: Any
     Where the latest rows differ from those before by more than chance, the fit is that of the latest alone.
     """
     maps, n_threads, groups = _require_maps(fit), settings.n_threads, fit.groups
-    n_compared = len(groups.labels)
-    every = (*groups.labels, *groups.left_out)
+    n_compared, every = len(groups.labels), (*groups.labels, *groups.left_out)
     matched = match_groups(sensitive, len(X), every, unknown=settings.groups.unknown)
     codes = np.where(matched.codes < n_compared, matched.codes, -1)  # -1 for small and unknown groups
     small = zip(groups.left_out.items(), matched.counts[n_compared:].tolist(), strict=True)
@@ -147,8 +67,8 @@ def update_fit(fit: FitResult, settings: Settings, X: FloatArray, sensitive: Any
     more = _joined(fit, S, t, seen, codes, left_out, old, new)
     sums = _cross_fit(cells, fit.path.cross, added=True)
     more = replace(more, path=open_tradeoffs(settings, sums, fit.path.columns.resembling))
-    batch, before = Recent(cells, int(new.sum()), 1), fit.recent
-    since = batch
+    since = batch = Recent(cells, int(new.sum()), 1)
+    before = fit.recent
     if before is not None:
         kept = int(old[len(old) - before.kept :].sum()) + batch.kept
         since = Recent(before.cells + cells, kept, before.updates + (fit.drift is None or fit.drift.followed))
@@ -165,13 +85,11 @@ def _followed(fit: FitResult, more: FitResult, since: Recent, batch: Recent, set
     share = fit.seen.share(settings.contamination)
     windows = [since] if since.updates == 1 or since.kept == batch.kept else [since, batch]
     level = FALSE_ALARMS / (since.updates * (since.updates + 1) * len(windows))
-    tested = [(_group_p_values(fit, more, window.kept, share), window) for window in windows]
+    tested = ((_group_p_values(fit, more, window.kept, share), window) for window in windows)
     p, window = min(tested, key=lambda pair: float(pair[0].min()))
     if p.min() > level:
-        earlier = fit.drift
-        if earlier is not None:
-            earlier = replace(earlier, now=more.n_rows) if earlier.followed else None
-        return replace(more, drift=earlier).at(settings)
+        earlier = fit.drift if fit.drift is not None and fit.drift.followed else None
+        return replace(more, drift=earlier and replace(earlier, now=more.n_rows)).at(settings)
     _, choice, ratio, _ = settle(settings, more.path, more.seen)
     stated = (choice.reached, choice.interval) if settings.flag_rate_ratio is None else (ratio.value, ratio.interval)
     now = int(window.cells.counts[0])
@@ -234,8 +152,8 @@ def _compared(old: Means, new: Means, against: FloatArray | None) -> FloatArray:
     share = np.zeros(len(known)) if against is None else np.where(known, against, 0.0)
     A = np.eye(len(known)) - share / max(share.sum(), 1e-300)
     noise = [np.where(known, part.size - 1.0, 1.0) for part in (old, new)]
-    cov = [A @ np.diag(np.where(known, np.diag(part.cov), 0.0)) @ A.T for part in (old, new)]
-    spread = np.stack([np.diag(part) for part in cov])
+    variances = (np.diag(np.where(known, np.diag(part.cov), 0.0)) for part in (old, new))
+    spread = np.stack([np.diag(A @ variance @ A.T) for variance in variances])
     total = spread.sum(axis=0)
     some = known & (total > 0)
     df = total**2 / np.maximum((spread**2 / noise).sum(axis=0), np.finfo(float).tiny)
@@ -275,8 +193,9 @@ def _too_few(latest: FitResult, fit: FitResult, settings: Settings) -> bool:
 def _require_maps(fit: FitResult) -> UpdateMaps:
     """The maps of a fit whose sums add; others are refused."""
     if name := pairs_notion(notion for notion, _ in fit.path.notions):
-        template = "{fairness=} compares pairs of rows, whose sums do not add; fit again on all rows"
-        raise InputError(template, fairness=name)
+        raise InputError(
+            "{fairness=} compares pairs of rows, whose sums do not add; fit again on all rows", fairness=name
+        )
     if fit.path.cross.whole.sums:
         raise InputError("{@fairness} has collected sums of its own, which do not add; fit again on all rows")
     if fit.beyond_crossed:
@@ -324,13 +243,12 @@ def _joined(
         groups=every,
         counts=counts,
         n_rows=n_rows,
-        seen=FlagRows(
-            np.concatenate([before.S, more.S]),
-            np.append(before.t, more.t),
-            sample,
-            np.append(before.folds, more.folds),
-            nested,
-            n_rows,
+        seen=replace(
+            before,
+            S=np.concatenate([before.S, more.S]),
+            t=np.append(before.t, more.t),
+            folds=np.append(before.folds, more.folds),
+            nested=nested,
         ),
     )
 
@@ -346,8 +264,7 @@ def _thinned(fit: FitResult, codes: IntArray, room: int) -> tuple[BoolArray, Boo
     share = np.minimum(before, room / total)
     rng = np.random.default_rng([0 if fit.maps is None else fit.maps.seed, fit.n_rows])
     keep = np.divide(share, before, out=np.ones(len(share)), where=before > 0)
-    old = rng.random(len(fit.target)) < keep[fit.groups.codes]
-    return old, rng.random(len(codes)) < share[codes]
+    return rng.random(len(fit.target)) < keep[fit.groups.codes], rng.random(len(codes)) < share[codes]
 
 
 def _warn_aged(moved: FloatArray, names: tuple[str, ...]) -> None:
@@ -362,14 +279,3 @@ def _warn_aged(moved: FloatArray, names: tuple[str, ...]) -> None:
                 more=" and others" if len(aged) > 5 else "",
             )
         )  # fmt: skip
-
-
-def _distances(S: FloatArray, columns: FloatArray) -> FloatArray:
-    """The largest difference of two distributions, column by column, at the quantiles of one: shape (k,)."""
-    sides: tuple[Literal["left", "right"], ...] = ("left", "right")
-    far = np.empty(S.shape[1])
-    for j, old in enumerate(columns.T):
-        new = np.sort(S[:, j])
-        shares = [[np.searchsorted(values, old, side=side) / len(values) for values in (new, old)] for side in sides]
-        far[j] = max(np.abs(one - two).max() for one, two in shares)
-    return far

@@ -129,12 +129,8 @@ def _nodes(node: Any) -> Iterator[dict[str, Any]]:
     if kind[0] == "NdArrayNode" and node["type"] != "numpy":
         raise ModelFileError("it holds an array of objects, which a model of evenout never does")
     yield node
-    match kind[0]:
-        case "DictNode":
-            children = [node["key_types"], *node["content"].values()]
-        case "ListNode":
-            children = node["content"]
-        case _:
-            children = []
-    for child in children:
-        yield from _nodes(child)
+    if kind[0] == "DictNode":
+        yield from _nodes(node["key_types"])
+    if kind[0] in ("DictNode", "ListNode"):
+        for child in node["content"].values() if kind[0] == "DictNode" else node["content"]:
+            yield from _nodes(child)

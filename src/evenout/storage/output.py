@@ -54,10 +54,9 @@ def atomic_file(out: Path) -> Iterator[Path]:
     ValueError
         If ``out`` is a folder or cannot be written, before any work is done.
     """
-    if out.is_dir():
-        raise ValueError(f"{out} is a folder, not a file; choose another place")
     if out.exists() and not out.is_file():
-        raise ValueError(f"{out} is a device or a pipe, not a file; choose another place")
+        kind = "folder" if out.is_dir() else "device or a pipe"
+        raise ValueError(f"{out} is a {kind}, not a file; choose another place")
     with _workplace(out) as work:
         yield work / out.name
         out.parent.mkdir(parents=True, exist_ok=True)

@@ -28,7 +28,9 @@ def packed(value: Any) -> Any:
         case list():
             return [packed(item) for item in value]
         case np.ndarray() if value.size >= SMALLEST and value.dtype == np.int64:
-            made = _pack_whole(value)
+            kinds = (kind for kind in (np.uint8, np.int32) if (value == value.astype(kind)).all())
+            small = next(kinds, None)
+            made = None if small is None else {"packed": "whole", "values": value.astype(small)}
         case np.ndarray() if value.size >= SMALLEST and value.dtype == np.float64:
             made = _pack_floats(value)
         case _:
@@ -36,8 +38,7 @@ def packed(value: Any) -> Any:
     if made is None or sum(part.nbytes for part in made.values() if isinstance(part, np.ndarray)) >= 0.9 * value.nbytes:
         return value
     restored = unpacked(made)  # compared by bits: 0.0 is not -0.0
-    same = restored.shape == value.shape and (restored.view(np.int64) == value.view(np.int64)).all()
-    return made if same else value
+    return made if np.array_equal(restored.view(np.int64), value.view(np.int64)) else value
 
 
 def unpacked(value: Any) -> Any:
@@ -54,11 +55,6 @@ def unpacked(value: Any) -> Any:
         case dict():
             return {name: unpacked(item) for name, item in value.items()}
     return value
-
-
-def _pack_whole(values: AnyArray) -> dict[str, Any] | None:
-    small = next((kind for kind in (np.uint8, np.int32) if (values == values.astype(kind)).all()), None)
-    return None if small is None else {"packed": "whole", "values": values.astype(small)}
 
 
 def _pack_floats(values: FloatArray) -> dict[str, Any] | None:

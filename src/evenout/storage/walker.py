@@ -23,21 +23,20 @@ from evenout.core.types import ANY, FINITE, MOST_ROWS, AnyArray, UnsoundError, W
 from evenout.storage.archive import ModelFileError, plain
 
 T = TypeVar("T")
-Names = Mapping[str, type]  # classes that annotations name in quotes
 
 _SIZES = Within(-(2**63), 2**63 - 1)
 _SCALARS = {bool: "is no truth value", int: "is no whole number", float: "is no number", str: "is no text"}
 
 
-def describe(value: Any, hint: Any = None, *, objects: list[Any] | None = None, names: Names | None = None) -> Any:
+def describe(value: Any, hint: Any = None, *, objects: list[Any] | None = None) -> Any:
     """Plain data of a value that is annotated as ``hint``, by default as its own class."""
-    return _Walker([] if objects is None else objects, names).write(value, type(value) if hint is None else hint)
+    return _Walker([] if objects is None else objects).write(value, type(value) if hint is None else hint)
 
 
-def read(cls: type[T], data: Any, where: str, *, objects: Any = (), names: Names | None = None) -> T:
+def read(cls: type[T], data: Any, where: str, *, objects: Any = ()) -> T:
     """The object of a class that `describe` wrote; a `ModelFileError` in one line names the first misfit."""
     with np.errstate(all="ignore"):
-        made: T = _Walker(objects, names).read(cls, data, where, {})
+        made: T = _Walker(objects).read(cls, data, where, {})
     return made
 
 
@@ -81,14 +80,15 @@ def _dtype(hint: Any) -> np.dtype[Any]:
     return np.dtype(np.int64 if scalar is np.intp else scalar)
 
 
-class _Walker:
-    def __init__(self, objects: Any, names: Names | None) -> None:
-        self.objects, self.names = objects, dict(names or {})
-        self.fields = cache(self._fields)
+@cache
+def _fields(cls: type) -> dict[str, Any]:
+    hints = get_type_hints(cls, include_extras=True)
+    return {name: hint for name, hint in hints.items() if ClassVar not in (hint, get_origin(hint))}
 
-    def _fields(self, cls: type) -> dict[str, Any]:
-        hints = get_type_hints(cls, localns=self.names, include_extras=True)
-        return {name: hint for name, hint in hints.items() if ClassVar not in (hint, get_origin(hint))}
+
+class _Walker:
+    def __init__(self, objects: Any) -> None:
+        self.objects = objects
 
     def write(self, value: Any, hint: Any) -> Any:
         """Plain data of a value that is annotated as ``hint``."""
@@ -120,7 +120,7 @@ class _Walker:
 
     def _entries(self, value: Any, cls: type) -> dict[str, Any]:
         value = value.thinned() if hasattr(value, "thinned") else value
-        return {name: self.write(getattr(value, name), hint) for name, hint in self.fields(cls).items()}
+        return {name: self.write(getattr(value, name), hint) for name, hint in _fields(cls).items()}
 
     def _aside(self, value: Any) -> dict[str, int]:
         self.objects.append(value)
@@ -166,7 +166,7 @@ class _Walker:
     def _object(self, cls: type, data: Any, where: str) -> Any:
         """An object by its fields."""
         _require(isinstance(data, dict), where, "is no table of entries")
-        hints, axes, values = self.fields(cls), dict[str, int](), dict[str, Any]()
+        hints, axes, values = _fields(cls), dict[str, int](), dict[str, Any]()
         for name in data:
             _require(name in hints, f"{where}.{name}", "is unknown: update evenout")
         for name, hint in hints.items():
@@ -204,8 +204,8 @@ class _Walker:
         _require(isinstance(data, list), where, "is no list")
         types = _item_types(hint, len(data))
         _require(len(types) == len(data), where, "has the wrong length")
-        items = enumerate(zip(types, data, strict=True))
-        return tuple(self.read(of, item, f"{where}[{i}]", axes) for i, (of, item) in items)
+        items = zip(types, data, strict=True)
+        return tuple(self.read(of, item, f"{where}[{i}]", axes) for i, (of, item) in enumerate(items))
 
 
 def sound(where: str, make: Any) -> Any:
