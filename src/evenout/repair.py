@@ -11,10 +11,10 @@ from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from evenout.core.content import N_FOLDS, assign_folds
-from evenout.core.flags import FlagRows, flag_threshold, flagged_share, top_threshold
+from evenout.core.flags import FlagRows, flag_threshold, flagged_share
 from evenout.core.path import SIGNIFICANCE, Choice, TradeoffPath
 from evenout.core.registry import GROUP_NOTIONS, NOTIONS
-from evenout.core.ruler import GroupMoments, RatioEstimate, no_gap_p_value, parity_from_moments
+from evenout.core.ruler import UNKNOWN_RATIO, GroupMoments, RatioEstimate, no_gap_p_value, parity_from_moments
 from evenout.core.types import ANY, FINITE, MOST_ROWS, FloatArray, IntArray, Within, require
 from evenout.detectors.adapt import outlier_labels
 from evenout.exceptions import InputError, NoGapWarning, TargetNotReachedWarning, warn
@@ -550,10 +550,10 @@ class BlindRepair(TakesSettings, TransformerMixin, BaseEstimator):
             prices=np.zeros(len(nobody)),
             flag_rates=nobody,
             scores=t.copy(),
-            threshold=float(top_threshold(t[:, None], share, sample.weight)[0]),
+            threshold=float(flag_threshold(t[:, None], share, sample.weight)[0]),
             score_name=column_name(scores),
             choice=Choice(nan, nan, False, nan, (nan, nan), 1.0),
-            flag_ratio=RatioEstimate.unknown(),
+            flag_ratio=UNKNOWN_RATIO,
         )
         if len(rows.names) >= 2:
             Z = np.column_stack([rows.X, t])
@@ -569,7 +569,7 @@ class BlindRepair(TakesSettings, TransformerMixin, BaseEstimator):
             if v.any():
                 result = replace(result, prices=cross.model.levelled(-v) if path.rule is None else -v)
             both = np.column_stack([t, result.apply(t, cross.own)])
-            above = top_threshold(both, share, sample.weight)
+            above = flag_threshold(both, share, sample.weight)
             choice.announced(list_kept(t, both[:, 1], self.contamination), asked=settings.asked, ratio=ratio)
             if result.prices.any():
                 warn_proxy(cross.known)

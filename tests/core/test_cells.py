@@ -124,7 +124,7 @@ def test_folds_subtract(clustered):
             assert_same_sums(found, collect(clustered, np.flatnonzero(rows), one=True))
     share = [1.0 - clustered.sample_weight[clustered.folds == f].sum() for f in range(5)]
     total = clustered.sample_weight.sum()
-    np.testing.assert_allclose(cross.kept_share, (np.array(share) - 1.0 + total) / total)
+    np.testing.assert_allclose(cross.training.counts / cross.whole.counts, (np.array(share) - 1.0 + total) / total)
     assert cross.n_folds == 5
     assert not cross.refitted
 
@@ -176,7 +176,7 @@ def test_nothing_left_out_has_no_folds(problem):
     none = problem.cross.whole.at(slice(0))
     cross = CrossFit(problem.cross.whole, none, none)
     assert (cross.n_folds, none.n_groups, none.n_detectors) == (0, 3, 5)
-    assert cross.kept_share.shape == (0,)
+    assert cross.training.counts.shape == (0,)
 
 
 def test_unknown_groups_count_in_f1_alone(make):

@@ -92,7 +92,8 @@ def test_the_rule_that_keeps_most_keeps_more_and_flags_lower_scores():
 
 
 def _counted(rates, sizes):
-    return estimate_ratio(Means.of_rates(rates, sizes, Comparison.of_all(len(rates))))
+    noise = np.diag(np.nan_to_num(rates * (1.0 - rates) / np.maximum(sizes - 1.0, 1.0)))
+    return estimate_ratio(Means(rates, noise, sizes, Comparison.of_all(len(rates))))
 
 
 def test_many_equal_groups_may_be_equal():

@@ -5,6 +5,7 @@ import pytest
 from tests.conftest import distance_range, within_folds
 
 from evenout.core import pairwise as sampling
+from evenout.core.content import shuffle_copies
 from evenout.core.pairwise import PairSums, cell_pairs, estimate_pair_sums, pair_sums, sampled_pair_sums
 
 SHAPE = {"n_groups": 3, "n_folds": 5}
@@ -137,17 +138,15 @@ def test_sample_depends_on_the_seed_not_on_threads_or_row_order(rows):
 
 
 def test_copies_of_a_row_are_shuffled_too():
-    X = np.zeros((1000, 2))
-    order = sampling._shuffled(X, X, np.zeros(1000, dtype=int), np.zeros(1000, dtype=int), seed=0)
+    order = shuffle_copies(np.zeros(1000), np.zeros(1000), seed=0)
     assert sorted(order) == list(range(1000))
     assert abs(np.corrcoef(order, np.arange(1000))[0, 1]) < 0.15
     assert len(set(np.diff(order))) > 500
 
 
 def test_copies_stand_apart_among_other_rows():
-    X = np.repeat(np.arange(50.0), 20)[:, None]
-    order = sampling._shuffled(X, X, np.zeros(1000, dtype=int), np.zeros(1000, dtype=int), seed=0)
-    assert (np.diff(X[order, 0]) == 0).mean() < 0.1
+    values = np.repeat(np.arange(50.0), 20)
+    assert (np.diff(values[shuffle_copies(values, values, seed=0)]) == 0).mean() < 0.1
 
 
 def test_columns_in_many_copies_have_the_error_of_one(rows):

@@ -105,7 +105,8 @@ def test_labels_that_say_nothing_leave_the_base_score_bit_for_bit(table, some):
         stack = learn_stack(S, t, labels)
         assert stack.label_weight == 0.0
         assert stack.apply(S, t).tobytes() == t.tobytes()
-        np.testing.assert_array_equal(stack.detector_weights(np.arange(8.0)), np.arange(8.0))
+        assert stack.base_weight == 1.0
+        assert not stack.weights.any()
 
 
 def test_useful_labels_help_on_new_rows(table, some):
@@ -194,10 +195,10 @@ def test_labels_that_follow_the_base_score_downwards_teach_nothing(table, some):
     assert learn_stack(S, t, labels).label_weight == 0.0
 
 
-def test_detector_weights_fold_a_linear_base_in(table, some):
+def test_a_linear_base_folds_into_the_weights(table, some):
     S, t, y = table(11)
     stack = learn_stack(S, t, some(y, 200))
-    folded = S @ stack.detector_weights(np.full(8, 1 / 8)) + stack.intercept
+    folded = S @ (stack.base_weight * np.full(8, 1 / 8) + stack.weights) + stack.intercept
     np.testing.assert_allclose(folded, stack.apply(S, t), atol=1e-12)
 
 

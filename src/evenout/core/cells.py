@@ -203,11 +203,6 @@ class CrossFit:
         return self.held.n_sets
 
     @property
-    def kept_share(self) -> FloatArray:
-        """Share of all rows outside each fold, shape (K,)."""
-        return self.training.counts / self.whole.counts
-
-    @property
     def rows_outside(self) -> float:
         """Independent rows outside of the fold that leaves the fewest; infinite without folds.
 
@@ -318,7 +313,7 @@ def collect_cells(
         entries = []
         for pair, (g, h) in enumerate(pairs):
             (rows_g, phi_g), (rows_h, phi_h) = members.of(g), members.of(h)
-            first, second = _shared(rows_g, rows_h)
+            _, first, second = np.intersect1d(rows_g, rows_h, assume_unique=True, return_indices=True)
             entries.append((rows_g[first], np.full(len(first), pair), phi_g[first] * phi_h[second]))
         if entries:
             rows, kind, share = (np.concatenate(part) for part in zip(*entries, strict=True))
@@ -362,18 +357,11 @@ def _few_sums(
         if g == h:
             spread[pair] = parts[g][1].T @ parts[g][1]
         elif g < h:
-            first, second = _shared(parts[g][0], parts[h][0])
+            _, first, second = np.intersect1d(parts[g][0], parts[h][0], assume_unique=True, return_indices=True)
             spread[pair] = parts[g][1][first].T @ parts[h][1][second]
         else:
             spread[pair] = spread[pair - 1].T
     return plain, (Z.T * beta) @ counted, spread
-
-
-def _shared(one: IntArray, two: IntArray) -> tuple[IntArray, IntArray]:
-    """Places of the codes that two sorted lists have in common, in each of the lists."""
-    first = np.searchsorted(one, two)
-    second = np.flatnonzero(np.append(one, -1)[first] == two)
-    return first[second], second
 
 
 def sum_products(

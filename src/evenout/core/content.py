@@ -58,14 +58,14 @@ def changes(values: AnyArray) -> BoolArray:
     return new
 
 
-def copy_numbers(values: AnyArray) -> IntArray:
-    """Number equal neighbours among values (n,) from 0.
+def shuffle_copies(values: AnyArray, content: FloatArray, seed: int) -> IntArray:
+    """A random order of rows by their ``content`` (n,), where equal neighbours among ``values`` (n,) are copies.
 
-    >>> copy_numbers(np.array([1.0, 1.0, 2.0])).tolist()
-    [0, 1, 0]
+    Copies would draw the same number and stay together; so they are numbered from 0, and draw by that number too.
     """
     first = np.flatnonzero(changes(values))
-    return np.arange(len(values)) - np.repeat(first, np.diff(first, append=len(values)))
+    copies = np.arange(len(values)) - np.repeat(first, np.diff(first, append=len(values)))
+    return np.argsort(row_numbers(np.column_stack([content, copies]), seed), kind="stable")
 
 
 N_FOLDS = 5

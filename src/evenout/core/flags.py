@@ -52,9 +52,15 @@ def flagged_share(contamination: float, n_rows: int) -> float:
     return int(contamination) / n_rows
 
 
-def flag_threshold(scores: FloatArray, contamination: float) -> FloatArray:
-    """The score above which a row is flagged, for each column of ``scores``; see `flagged_share`."""
-    return np.percentile(scores, 100.0 * (1.0 - flagged_share(contamination, len(scores))), axis=0)
+def flag_threshold(scores: FloatArray, contamination: float, weight: FloatArray | None = None) -> FloatArray:
+    """The score above which a row is flagged, for each column of ``scores``; see `flagged_share`.
+
+    With a ``weight`` (n,), the share is one of the weight, and scores are of shape (n, m).
+    """
+    share = flagged_share(contamination, len(scores))
+    if weight is None:
+        return np.percentile(scores, 100.0 * (1.0 - share), axis=0)
+    return np.array([weighted_quantile(y, weight, 1.0 - share) for y in scores.T])
 
 
 def weighted_quantile(values: FloatArray, weight: FloatArray, share: float) -> float:
@@ -153,7 +159,7 @@ class FlagRows:
             rows, scores = self.scores(V, fold)
             if len(rows):
                 weight = None if self.sample.weight is None else self.sample.weight[rows]
-                over[rows] = scores > top_threshold(scores, share, weight)
+                over[rows] = scores > flag_threshold(scores, share, weight)
         return over
 
     def measured(self, V: FloatArray, share: float, *, null: bool = False) -> Means:
@@ -197,13 +203,6 @@ class FlagRows:
             blocks += [replace(block, groups=kept)] if len(kept) >= 2 else []
         members = replace(sample.members, compared=replace(compared, blocks=tuple(blocks)))
         return replace(self, sample=replace(sample, members=members))
-
-
-def top_threshold(scores: FloatArray, share: float, weight: FloatArray | None = None) -> FloatArray:
-    """The score above which the top ``share`` of the rows, or of their weight, lies; for each column of (n, m)."""
-    if weight is None:
-        return flag_threshold(scores, share)
-    return np.array([weighted_quantile(y, weight, 1.0 - share) for y in scores.T])
 
 
 def flag_p_value(rows: FlagRows, share: float) -> float:
@@ -280,7 +279,7 @@ def even_flags(t: FloatArray, r: FloatArray, sample: Sample, *, flagged: float, 
         if sample.compared.simple:  # then r @ shares = 1, and a multiple of the shares changes nothing
             price -= sample.total / sample.total.sum() * price.sum()
         moved = z - r @ price
-        over = moved > top_threshold(moved[:, None], flagged, sample.weight)
+        over = moved > flag_threshold(moved[:, None], flagged, sample.weight)
         rates = np.nan_to_num(sample.means(over))
         counted = float(lowest_over_highest(rates, compares))
         value = min(counted, ratio - close), float((z * programme.mass) @ over)
@@ -297,7 +296,7 @@ def even_flags(t: FloatArray, r: FloatArray, sample: Sample, *, flagged: float, 
 def most_kept(t: FloatArray, r: FloatArray, sample: Sample, *, flagged: float, ratio: float) -> tuple[float, float]:
     """Largest share of t's flagged list that a rule of this ratio can keep, and the mean t of the rows it flags."""
     mass, (held, block) = _mass(sample.weight, len(t)), _compared(sample)
-    base = (t > top_threshold(t[:, None], flagged, sample.weight)).astype(float)
+    base = (t > flag_threshold(t[:, None], flagged, sample.weight)).astype(float)
     programme = _Programme(base, r[:, held], flagged, ratio, mass, block)
     dual = programme.solve(np.ones(len(held)))
     if dual is None:
@@ -425,7 +424,9 @@ class _Programme:
                 if band.value < self.worst:  # no rule can have so small a total: the dual has no lower bound
                     return None
                 dual, settled = self._newton(mix, band, dual, 0.05 if last else 0.5)
-                if settled and not (last and self._crossed(mix, band, dual)):
+                # A row outside the band may be on the other side of the threshold by now.
+                over = self._scores(mix, dual) > dual.threshold if settled and last else band.sure
+                if settled and not (~band.inside & (over != band.sure)).any():
                     break
                 reach *= 1.5 if settled else 1.0
             else:
@@ -459,10 +460,6 @@ class _Programme:
             mass = self.mass[near] * (mass.sum() / self.mass[near].sum())
         rates, value = mix.T @ (self.columns.T @ over), self.flagged * dual.threshold + self.mass @ np.maximum(y, 0.0)
         return _Band(self.gain[near], self.columns[near], mass, inside, sure, rates, float(over.sum()), float(value))
-
-    def _crossed(self, mix: FloatArray, band: _Band, dual: _Dual) -> bool:
-        """Whether a row outside the band is on the other side of the threshold by now."""
-        return bool((~band.inside & ((self._scores(mix, dual) > dual.threshold) != band.sure)).any())
 
     def _newton(self, mix: FloatArray, band: _Band, dual: _Dual, tolerance: float) -> tuple[_Dual, bool]:
         """Take steps until scores in the band move by less than ``tolerance`` widths, which is said, or leave it.

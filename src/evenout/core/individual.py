@@ -8,7 +8,7 @@ from scipy.spatial.distance import cdist
 from sklearn.base import BaseEstimator
 
 from evenout.core.cells import Cells, CrossFit, fold_variances, variances
-from evenout.core.content import copy_numbers, row_numbers
+from evenout.core.content import row_numbers, shuffle_copies
 from evenout.core.notions import Collector, Notion, NotionRows
 from evenout.core.pairwise import cross_pairs, estimate_pair_sums
 from evenout.core.ruler import ratio
@@ -109,8 +109,7 @@ def draw_rows(features: FloatArray, groups: IntArray, size: int) -> IntArray:
         return known
     content = row_numbers(np.column_stack([features[known], groups[known]]), seed=0)
     order = np.argsort(content, kind="stable")
-    numbers = row_numbers(np.column_stack([content[order].astype(float), copy_numbers(content[order])]), seed=0)
-    return known[order[np.argsort(numbers, kind="stable")[:size]]]
+    return known[order[shuffle_copies(content[order], content[order].astype(float), seed=0)[:size]]]
 
 
 _TINY = np.finfo(float).tiny
@@ -194,14 +193,13 @@ class Individual(Notion, BaseEstimator):
 
     def fold_biases(self, cross: CrossFit, V: FloatArray) -> FloatArray:
         """`bias` of each fold."""
-        squared, mass = self._squared(cross, V)
-        return _per_mass(squared, mass[:, None, :])
+        return _per_mass(*self._squared(cross, V))
 
     def _squared(self, cross: CrossFit, V: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Sums of squared differences in units of the variance (K, m, N), and masses (K, N)."""
+        """Sums of squared differences in units of the variance (K, m, N), and masses (K, 1, N)."""
         form, mass = _kept(cross.held)
         squared = np.einsum("fpkl,fmk,fml->fmp", form, V, V, optimize=True)
-        return ratio(squared, fold_variances(cross, V)[:, :, None]), mass
+        return ratio(squared, fold_variances(cross, V)[:, :, None]), mass[:, None]
 
 
 def _kept(cells: Cells) -> tuple[FloatArray, FloatArray]:

@@ -56,12 +56,6 @@ def noncentral_interval(
     return low * scale, high * scale
 
 
-def normal_interval(value: FloatArray, error: FloatArray, confidence: float) -> tuple[FloatArray, FloatArray]:
-    """Interval of a value that cannot be below 0 and has a normal error; arrays of shape (m,)."""
-    reach = normal_value(confidence) * error
-    return np.maximum(value - reach, 0.0), value + reach
-
-
 def ratio_interval(
     estimate: tuple[float, float], first: tuple[float, float], second: tuple[float, float], correlation: float
 ) -> tuple[float, float]:
@@ -127,14 +121,12 @@ def difference_ends(
     value: FloatArray, low: FloatArray, high: FloatArray, correlation: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """Ends of ``value[i] - value[j]`` from the ends of each group, shape (G, G) each."""
-    below, above = value - low, high - value
-
-    def reach(one: FloatArray, other: FloatArray) -> FloatArray:
-        square = one[:, None] ** 2 + other**2 - 2 * correlation * one[:, None] * other
-        return np.sqrt(np.maximum(square, 0.0))
-
-    apart = value[:, None] - value
-    return apart - reach(below, above), apart + reach(above, below)
+    below, above, apart = value - low, high - value, value[:, None] - value
+    down, up = (
+        np.sqrt(np.maximum(one[:, None] ** 2 + other**2 - 2 * correlation * one[:, None] * other, 0.0))
+        for one, other in ((below, above), (above, below))
+    )
+    return apart - down, apart + up
 
 
 def ratio_ends(

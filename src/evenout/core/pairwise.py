@@ -42,7 +42,7 @@ from scipy.linalg import eigh
 from scipy.spatial import cKDTree
 from scipy.spatial.distance import cdist
 
-from evenout.core.content import copy_numbers, row_numbers
+from evenout.core.content import row_numbers, shuffle_copies
 from evenout.core.parallel import map_blocks, map_each, one_blas_thread
 from evenout.core.types import AnyArray, Float32Array, FloatArray, IntArray
 
@@ -186,17 +186,14 @@ def _range(points: FloatArray, bounds: IntArray, n_threads: int) -> tuple[float,
 
     starts, lo, hi = bounds[1:], 0.0, 0.0
     blocks = [(first, last, starts[p]) for p, first, last in _row_blocks(bounds) if starts[p] < len(points)]
-
-    def distances(row: int) -> FloatArray:
-        """Distances of all rows of earlier groups to this one."""
-        start = bounds[np.searchsorted(bounds, row, side="right") - 1]
-        return cdist(points[:start], points[row : row + 1])
-
     for dtype in (np.float32, np.float64) if blocks else ():
         x = _padded(points, dtype)
         extremes = map_each(lambda block: block_extremes(x, *block), blocks, n_threads)  # noqa: B023 (called at once)
         near, far = min(extremes, key=lambda extreme: extreme[0])[1], max(extremes, key=lambda extreme: extreme[2])[3]
-        lo, hi = float(distances(near).min()), float(distances(far).max())
+        # Distances of all rows of earlier groups to these two.
+        earlier = bounds[np.searchsorted(bounds, (near, far), side="right") - 1].tolist()
+        short, long = (cdist(points[:n], points[[row]]) for n, row in zip(earlier, (near, far), strict=True))
+        lo, hi = float(short.min()), float(long.max())
         if not (hi > 0 and hi - lo <= _COARSE):
             break
     return lo, hi
@@ -317,8 +314,9 @@ class PairSample:
         if shifts <= self.shifts:
             return self
         form, mass, visited = self._visit(rows, blocks, runs * self.shifts, shifts - self.shifts, runs)
-        form, mass, visited = self.form + form, self.mass + mass, self.visited + visited
-        return replace(self, form=form, mass=mass, shifts=shifts, visited=visited)
+        return replace(
+            self, form=self.form + form, mass=self.mass + mass, shifts=shifts, visited=self.visited + visited
+        )
 
     def _visit(
         self, rows: PairRows, blocks: int, shift: int, length: int, runs: int
@@ -439,7 +437,9 @@ def sampled_pair_sums(
     """
     if not 0 <= tolerance < np.inf:
         raise ValueError(f"tolerance must be a number of at least 0, got {tolerance!r}")
-    order = _shuffled(X, Z, groups, folds, seed)
+    numbers = row_numbers(X, seed) ^ row_numbers(Z, seed + 1)
+    order = np.lexsort((folds, groups, numbers))  # by content, not by place
+    order = order[shuffle_copies(numbers[order], (numbers[order] >> np.uint64(11)).astype(float), seed)]
     by_cell, edges = _by_cell(groups[order], folds[order], n_groups, n_folds)
     order, bounds = order[by_cell], edges[::n_folds]
     rows, coordinates = _prepared(X[order], Z[order], scale, lambda points: _wide_range(points, bounds, n_threads))
@@ -474,18 +474,6 @@ def _error_by_direction(samples: list[PairSample], seed: int) -> float:
     signs = np.random.default_rng(seed).choice([-1.0, 1.0], size=(_SIGNS, len(relative)))
     drawn = np.linalg.eigvalsh(np.einsum("sr,rab->sab", signs, relative, optimize=True))
     return float(np.sqrt((np.abs(drawn).max(axis=1, initial=0.0) ** 2).mean()))
-
-
-def _shuffled(X: FloatArray, Z: FloatArray, groups: IntArray, folds: IntArray, seed: int) -> IntArray:
-    """Random order of the rows that depends on their content, not on their place.
-
-    Copies of a row would draw the same number and stay together; so they are numbered, and draw again.
-    """
-    numbers = row_numbers(X, seed) ^ row_numbers(Z, seed + 1)
-    order = np.lexsort((folds, groups, numbers))
-    content = (numbers[order] >> np.uint64(11)).astype(float)
-    drawn = row_numbers(np.column_stack([content, copy_numbers(numbers[order])]), seed)
-    return order[np.argsort(drawn, kind="stable")]
 
 
 def cross_pairs(sizes: IntArray) -> float:

@@ -226,7 +226,8 @@ class _HeldOut:
     base score's bias, plus the change against it within folds. ``removed`` (m,), the share of the gap in the solved
     rows that is removed. ``learnt`` (m,), the part of the bias that is due to noise in the solved rows. ``kept``, the
     share of the rows that the weights of a fold were solved on; 1 where columns are many, and nothing is taken off.
-    ``wider``, the factor of the variance of biases.
+    ``stated`` (m,), the bias of weights that are solved on all rows; see `DemographicParity.bias`. ``wider``, the
+    factor of the variance of biases.
     """
 
     means: FoldMeans
@@ -234,6 +235,7 @@ class _HeldOut:
     removed: FloatArray
     learnt: FloatArray
     kept: float
+    stated: FloatArray
     wider: float
 
     @classmethod
@@ -247,13 +249,9 @@ class _HeldOut:
         learnt = share @ (removed / 2.0 * (unseen - gap + noise))
         within, base = share @ unseen, np.subtract(*means.pooled.squared)[0, -1]
         bias = within[:-1] - within[-1] + base
-        kept, wider = (1.0, _WIDER) if cross.crowded else (float(share @ cross.kept_share), 1.0)
-        return cls(means, bias, (share @ removed)[:-1], learnt[:-1], kept, wider)
-
-    @property
-    def stated(self) -> FloatArray:
-        """The bias of weights that are solved on all rows; see `DemographicParity.bias`."""
-        return self.bias - (1.0 - self.kept) * self.learnt
+        kept = 1.0 if cross.crowded else float(share @ (cross.training.counts / cross.whole.counts))
+        stated, wider = bias - (1.0 - kept) * learnt[:-1], _WIDER if cross.crowded else 1.0
+        return cls(means, bias, (share @ removed)[:-1], learnt[:-1], kept, stated, wider)
 
     def free_covariance(self) -> FloatArray:
         """Covariance of the biases where all that is left of the gap is noise, shape (m, m).

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Concatenate, Literal, ParamSpe
 import numpy as np
 
 from evenout.core.cells import Cells, CrossFit, unit_target
-from evenout.core.intervals import expected_shortfall, noncentral_interval, normal_interval, ratio_interval
+from evenout.core.intervals import expected_shortfall, noncentral_interval, normal_value, ratio_interval
 from evenout.core.notions import Notion, combined_form
 from evenout.core.parity import DemographicParity
 from evenout.core.problem import CROWDED_RIDGE, RIDGE, Columns, FlagRule, Method, Mixture, Solutions, Weights, solve
@@ -123,11 +123,12 @@ class TradeoffPath:
     def weights(self, alpha: float | FloatArray) -> FloatArray:
         """Detector weights, shape (k,), or (m, k) for m alphas, including those in t where t is linear in S."""
         alphas = _checked(alpha)
-        return self._solution.weights(alphas.ravel()).reshape(*alphas.shape, -1)
+        return (self._solution.mixed(alphas.ravel())[:, :-1] + self._solution.base).reshape(*alphas.shape, -1)
 
     def mixture(self, alpha: float) -> Mixture:
         """The score at one alpha, ready for rows."""
-        return self._solution.mixture(float(_checked(alpha)))
+        V = self._solution.mixed(np.array([float(_checked(alpha))]))[0]
+        return Mixture(V[:-1], self._solution.centre, float(V[-1]))
 
     @_of_any_shape
     def f1(self, alphas: FloatArray) -> FloatArray:
@@ -169,12 +170,12 @@ class TradeoffPath:
         """
         if self.cross.whole.n_groups < 2:
             return np.full(len(alphas), np.nan)
-        V = _in_units(self.fold_weights(alphas, target))
-        parts = []
+        V, parts = _in_units(self.fold_weights(alphas, target)), []
         for notion, weight in self.notions:
             measure = notion.choice if choosing else notion.bias
             bias = notion.training_bias(self.cross.whole, V[0]) if target == "training" else measure(self.cross, V)
-            parts.append(weight * bias / self._unit_bias(notion, target))
+            unit = 1.0 if self._only is not None else self._target_bias(notion, target) or 1.0
+            parts.append(weight * bias / unit)
         return np.sum(parts, axis=0) / sum(self.fairness.values())
 
     def choice(self, alpha: float | FloatArray, target: Target = "unseen") -> FloatArray:
@@ -189,7 +190,8 @@ class TradeoffPath:
     def interval(self, alpha: float | FloatArray, confidence: float = 0.95) -> tuple[FloatArray, FloatArray]:
         """Interval of the unseen bias of ``y(alpha)``, for an alpha that was not chosen to make it small."""
         shape, alphas = np.shape(alpha), _checked(alpha).ravel()
-        low, high = normal_interval(self.bias(alphas), self.standard_error(alphas), confidence)
+        bias, reach = self.bias(alphas), normal_value(confidence) * self.standard_error(alphas)
+        low, high = np.maximum(bias - reach, 0.0), bias + reach
         V = _in_units(self.fold_weights(alphas, "unseen"))
         chi_square = self._only.chi_square(self.cross, V) if self._only else None
         if chi_square is not None:
@@ -212,13 +214,13 @@ class TradeoffPath:
 
     def target_interval(self, confidence: float = 0.95) -> tuple[float, float]:
         """Interval of the unseen `target_bias`."""
-        bias, error = np.array([self.target_bias()]), np.array([self.target_standard_error()])
-        low, high = normal_interval(bias, error, confidence)
+        bias, reach = self.target_bias(), normal_value(confidence) * self.target_standard_error()
+        low, high = float(np.maximum(bias - reach, 0.0)), bias + reach
         chi_square = self._only.chi_square(self.cross) if self._only else None
         if chi_square is not None:
-            ends = noncentral_interval(*chi_square, confidence)
-            low, high = (np.where(np.isnan(end), normal, end) for end, normal in zip(ends, (low, high), strict=True))
-        return float(low[0]), float(high[0])
+            (lowest,), (highest,) = noncentral_interval(*chi_square, confidence)
+            low, high = low if np.isnan(lowest) else float(lowest), high if np.isnan(highest) else float(highest)
+        return low, high
 
     def reduction(self, alpha: float | FloatArray, target: Target = "unseen") -> FloatArray:
         """``1 - bias(alpha) / bias of t``: the share of the base score's bias that is removed. NaN if t has none."""
@@ -259,8 +261,6 @@ class TradeoffPath:
     @cached_property
     def gap_detected(self) -> bool:
         """Whether the base score has a bias that is more than sampling noise."""
-        if self.cross.whole.n_groups < 2:
-            return False
         return bool(self.target_bias("unseen") > 0) and not self.gap_p_value > SIGNIFICANCE
 
     def alpha_for(self, bias_reduction: float, target: Target = "unseen", *, confidence: float | None = None) -> float:
@@ -286,8 +286,12 @@ class TradeoffPath:
         import pandas as pd
 
         alphas = np.r_[0.0, self.grid()] if alphas is None else np.atleast_1d(_checked(alphas))
-        columns = {"alpha": alphas, "f1": self.f1(alphas), "f2": self.f2(alphas)}
-        columns["correlation"] = self.correlation(alphas)
+        columns = {
+            "alpha": alphas,
+            "f1": self.f1(alphas),
+            "f2": self.f2(alphas),
+            "correlation": self.correlation(alphas),
+        }
         targets: tuple[Target, ...] = ("training", "unseen")
         for target in targets:
             columns[f"bias_{target}"] = self.bias(alphas, target)
@@ -308,7 +312,7 @@ class TradeoffPath:
             return self._solution.mixed(alphas)[None]
         if target != "unseen":
             raise ValueError(f"target={target!r} is unknown; use 'unseen' or 'training'")
-        kept = self.cross.kept_share if self.rule is None else np.ones(self.cross.n_folds)
+        kept = self.cross.training.counts / self.cross.whole.counts if self.rule is None else [1.0] * self.cross.n_folds
         V = [solution.mixed(alphas * share) for solution, share in zip(self._left_out, kept, strict=True)]
         return np.stack(V) if V else np.zeros((0, len(alphas), self.cross.whole.n_detectors + 1))
 
@@ -320,7 +324,7 @@ class TradeoffPath:
         if self._only is not None:
             return self._only.covariance(self.cross, V)
         parts = [
-            (weight / self._unit_bias(notion, "unseen")) ** 2 * notion.covariance(self.cross, V)
+            (weight / (self._target_bias(notion, "unseen") or 1.0)) ** 2 * notion.covariance(self.cross, V)
             for notion, weight in self.notions
         ]
         return np.sum(parts, axis=0) / sum(self.fairness.values()) ** 2  # as if independent
@@ -358,10 +362,6 @@ class TradeoffPath:
         if target == "training":
             return float(notion.training_bias(self.cross.whole, unit_target(self.cross.whole)[0])[0])
         return float(notion.target_bias(self.cross)[0])
-
-    def _unit_bias(self, notion: Notion, target: Target) -> float:
-        """1 for one notion; of several the base score's bias by this one, or 1 if it has none."""
-        return 1.0 if self._only is not None else self._target_bias(notion, target) or 1.0
 
 
 def _in_units(V: FloatArray) -> FloatArray:
@@ -495,8 +495,7 @@ def worthwhile_alpha(path: TradeoffPath, target: Target, aimed: float | None = N
         cov = path.covariance(alphas)[:-1, :-1]
         spread = np.diag(cov)
         error = np.sqrt(np.maximum(spread[:, None] + spread - 2.0 * cov, 0.0))
-    gain = np.triu(left[:, None] - left, 1)
-    pays = (gain > np.nan_to_num(error) + _ROUNDING * abs(left[0])).any(axis=1)
+    pays = (np.triu(left[:, None] - left, 1) > np.nan_to_num(error) + _ROUNDING * abs(left[0])).any(axis=1)
     return float(alphas[int((~pays).argmax())])
 
 
@@ -550,8 +549,8 @@ def _bound(path: TradeoffPath, asked: float, confidence: float) -> Callable[[Flo
     spread = np.sqrt(np.maximum(np.diag(cov), np.finfo(float).tiny))
     values, vectors = np.linalg.eigh(cov / np.outer(spread, spread))
     draws = np.random.default_rng(0).standard_normal((_DRAWS, len(values)))
-    highest = (draws * np.sqrt(np.maximum(values, 0.0)) @ vectors.T).max(axis=1)
-    reach = float(np.quantile(highest, confidence))
+    drawn = draws * np.sqrt(np.maximum(values, 0.0)) @ vectors.T
+    reach = float(np.quantile(drawn.max(axis=1), confidence))
 
     def measure(alphas: FloatArray) -> FloatArray:
         difference = path.bias(alphas) - (1.0 - asked) * path.target_bias()

@@ -404,15 +404,6 @@ class Solutions:
         whole[:, slice(x.shape[1]) if self.moving is None else self.moving] = x
         return whole + self.shift
 
-    def weights(self, alpha: FloatArray) -> FloatArray:
-        """Weights of the detectors, including those in t where t is linear in them, shape (m, k)."""
-        return self.mixed(alpha)[:, :-1] + self.base
-
-    def mixture(self, alpha: float) -> Mixture:
-        """The score at one alpha."""
-        V = self.mixed(np.array([alpha]))[0]
-        return Mixture(V[:-1], self.centre, float(V[-1]))
-
 
 def solve(
     cells: Cells,
@@ -437,8 +428,7 @@ def solve(
     k, total = cells.n_detectors, cells.weighted[place]
     none = np.zeros(k)
     if method == "published":
-        A = _ridged(total[1:-1, 1:-1], ridge)
-        problem = A, total[1:-1, -1], float(total[-1, -1]), form[:-1, :-1]
+        problem = _ridged(total[1:-1, 1:-1], ridge), total[1:-1, -1], float(total[-1, -1]), form[:-1, :-1]
         inner = factorise(*problem) if constraint == "free" else constrain(*problem, constraint)
         return Solutions(inner, np.zeros(k + 1), none, none)
     centre = total[0, 1:] / total[0, 0]

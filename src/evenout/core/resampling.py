@@ -199,22 +199,22 @@ def _table(
     counts = np.bincount(groups * C + cells, minlength=n_groups * C).reshape(n_groups, C)
     if clusters is None:
         return Table(counts, values, edges, background)
-
-    def by_cell(units: IntArray, n_units: int) -> scipy.sparse.csr_array:
-        return scipy.sparse.coo_array((np.ones(len(cells), dtype=np.intp), (units, cells)), shape=(n_units, C)).tocsr()
-
     of_class, n_clusters = np.searchsorted(edges, cells, side="right") - 1, int(clusters.max()) + 1
     parts, part_of = np.unique(of_class * n_clusters + clusters, return_inverse=True)
     owner, part_owner = np.empty(n_clusters, dtype=np.intp), np.empty(len(parts), dtype=np.intp)
     owner[clusters], part_owner[part_of] = groups, groups
+    members, by_part = (
+        scipy.sparse.coo_array((np.ones(len(cells), dtype=np.intp), (units, cells)), shape=(n_units, C)).tocsr()
+        for units, n_units in ((clusters, n_clusters), (part_of, len(parts)))
+    )
     return ClusterTable(
         counts,
         values,
         edges,
         background,
-        members=by_cell(clusters, n_clusters),
+        members=members,
         owner=owner,
-        parts=by_cell(part_of, len(parts)),
+        parts=by_part,
         part_owner=part_owner,
         part_edges=np.searchsorted(parts, np.arange(len(edges)) * n_clusters),
     )

@@ -79,8 +79,7 @@ def no_gap_p_value(moments: GroupMoments) -> FloatArray:
     doubt = ((1 - share) ** 2 / (n - 1)).sum(axis=1)
     F = (weight * distance**2).sum(axis=1) / (G - 1) / (1 + 2 * (G - 2) / (G**2 - 1) * doubt)
     p = fdtrc(G - 1, (G**2 - 1) / (3 * doubt), F)
-    equal = np.ptp(mean, axis=1) <= 1e-12 * size[:, 0]
-    return np.where(certain[:, 0], np.where(equal, 1.0, 0.0), p)
+    return np.where(certain[:, 0], np.ptp(mean, axis=1) <= 1e-12 * size[:, 0], p)
 
 
 def wald_test(
@@ -267,12 +266,6 @@ class Means:
     size: FloatArray
     compared: Comparison
 
-    @classmethod
-    def of_rates(cls, rates: FloatArray, size: FloatArray, compared: Comparison) -> "Means":
-        """Rates (G,) that were counted among ``size`` (G,) independent rows of disjoint groups."""
-        noise = rates * (1.0 - rates) / np.maximum(size - 1.0, 1.0)
-        return cls(rates, np.diag(np.nan_to_num(noise)), size, compared)
-
     @property
     def known(self) -> BoolArray:
         """Groups of more than one effective row, without which their noise is unknown, shape (G,)."""
@@ -282,10 +275,6 @@ class Means:
     def compares(self) -> BoolArray:
         """Pairs of groups that can be compared, shape (G, G)."""
         return self.compared.pairs & self.known & self.known[:, None]
-
-    def ratio(self) -> float:
-        """Lowest over highest mean of any two groups that are compared; NaN without any. 1 if all means are 0."""
-        return float(lowest_over_highest(self.mean, self.compares))
 
     def p_value(self) -> float:
         """p-value of "all groups that are compared have the same mean"; see `wald_test`.
@@ -318,11 +307,8 @@ class RatioEstimate(NamedTuple):
     error: float
     interval: tuple[float, float]
 
-    @classmethod
-    def unknown(cls) -> "RatioEstimate":
-        """No two groups are compared."""
-        nan = float("nan")
-        return cls(nan, nan, (nan, nan))
+
+UNKNOWN_RATIO = RatioEstimate(np.nan, np.nan, (np.nan, np.nan))  # no two groups are compared
 
 
 @dataclass(frozen=True, eq=False)
@@ -467,15 +453,13 @@ class Sample:
     def _at_threshold(self, scores: FloatArray, flagged: FloatArray) -> tuple[FloatArray, FloatArray]:
         """``kappa`` (G,), and the influence of each cluster on the share of flagged rows (C,)."""
         weight = np.ones(len(scores)) if self.weight is None else self.weight
-        cut = scores[flagged > 0].min()
         width = max(int(_NEAR * min(flagged.sum(), len(flagged) - flagged.sum())), 25)
         order = np.argsort(scores, kind="stable")
-        middle = int(np.searchsorted(scores[order], cut))
+        middle = int(np.searchsorted(scores[order], scores[flagged > 0].min()))
         near = np.zeros(len(scores))
         near[order[max(middle - width, 0) : middle + width]] = 1.0
-        there = np.asarray(self.counted.T @ near) / (weight @ near)
+        there, share = np.asarray(self.counted.T @ near) / (weight @ near), weight / weight.sum()
         kappa = there * weight.sum() / np.where(self.total > 0, self.total, np.inf)
-        share = weight / weight.sum()
         shift = share * (flagged - share @ flagged)
         return kappa, shift if self.clusters is None else np.bincount(self.clusters, shift).astype(float)
 
@@ -532,8 +516,9 @@ def estimate_ratio(rates: Means, *, solved: bool = False, confidence: float = 0.
     """
     compares = rates.compares
     if not compares.any():
-        return RatioEstimate.unknown()
-    again, value, some = noisy_ratios(rates), rates.ratio(), np.flatnonzero(compares.any(axis=0))
+        return UNKNOWN_RATIO
+    again, some = noisy_ratios(rates), np.flatnonzero(compares.any(axis=0))
+    value = float(lowest_over_highest(rates.mean, compares))
     mean, worth, own = rates.mean[some], np.maximum(rates.rows_worth()[some], 1.0), np.ix_(some, some)
     low, high = extreme_ends(
         mean, lambda z: wilson_interval(mean, worth, z), rates.correlation()[own], confidence,

@@ -111,10 +111,6 @@ class QuantileSketch:
         last = int(np.searchsorted(upto, np.ceil(place) + 1 + self.above, side="left")) - 1
         return (float(values[first]) if first >= 0 else -np.inf, float(values[last]) if last < len(values) else np.inf)
 
-    def mapped(self, function: Callable[[FloatArray], FloatArray]) -> "QuantileSketch":
-        """The sketch of ``function(values)``, for a function that never falls."""
-        return replace(self, levels=tuple(function(values) for values in self.levels))
-
     @cached_property
     def _table(self) -> tuple[FloatArray, IntArray]:
         """The values sorted, shape (m,), and the weight before each of them and after the last, shape (m + 1,)."""
@@ -191,7 +187,8 @@ class FrequentValues:
 
     Of n values, one that occurs c times has a counter of at least ``c - n / (capacity + 1)`` and at most c. ``values``
     (m,) are distinct and sorted, m at most ``capacity``, with their ``counts`` (m,); ``missed`` bounds the occurrences
-    that a counter, or a value without one, has missed.
+    that a counter, or a value without one, has missed. So ``values[counts + missed >= c]`` are all values that occur c
+    times or more, and perhaps some that occur less often.
 
     Examples
     --------
@@ -217,10 +214,6 @@ class FrequentValues:
         counts = np.zeros(len(distinct), dtype=np.intp)
         np.add.at(counts, index, np.concatenate([self.counts, other.counts]))
         return FrequentValues(distinct, counts, self.capacity, self.missed + other.missed)._shortened()
-
-    def at_least(self, count: float) -> npt.NDArray[np.uint64]:
-        """All values that occur ``count`` times or more, and perhaps some that occur less often."""
-        return self.values[self.counts + self.missed >= count]
 
     def _shortened(self) -> "FrequentValues":
         """Subtract from all counters the largest one that does not fit."""

@@ -83,10 +83,6 @@ class Stack:
             return t.copy()
         return self.base_weight * t + np.einsum("ij,j->i", S, self.weights) + self.intercept
 
-    def detector_weights(self, base: FloatArray) -> FloatArray:
-        """Weights of the detectors in the target, where ``base`` (k,) are those in t."""
-        return self.base_weight * base + self.weights
-
 
 @dataclass(frozen=True)
 class Population:

@@ -23,9 +23,9 @@ from evenout.core.flags import (
     even_flags,
     first_even,
     flag_p_value,
+    flag_threshold,
     linear_resemblance,
     most_kept,
-    top_threshold,
 )
 from evenout.core.intervals import expected_shortfall
 from evenout.core.parity import DemographicParity
@@ -43,6 +43,7 @@ from evenout.core.path import (
 )
 from evenout.core.problem import Columns, FlagRule
 from evenout.core.ruler import (
+    UNKNOWN_RATIO,
     Means,
     RatioEstimate,
     Sample,
@@ -300,7 +301,7 @@ def other_optimum(looks: Resemblances, own: FloatArray, share: float) -> tuple[f
     """Share of the list that the rule of fewest changes keeps, at the ratio of lambda ``own``; mean score it flags."""
     rows = looks.rows
     y = rows.t - looks.own @ own
-    counted = float(rows.ratio(y[:, None] > top_threshold(y[:, None], share, rows.sample.weight))[0])
+    counted = float(rows.ratio(y[:, None] > flag_threshold(y[:, None], share, rows.sample.weight))[0])
     return most_kept(rows.t, looks.own, rows.sample, flagged=share, ratio=max(counted, 1e-6))
 
 
@@ -322,7 +323,7 @@ def flag_price(
 def _standing(rows: FlagRows, score: FloatArray, share: float) -> float:
     """How far the mean base score of the flagged is above that of all rows; 0 if nobody is flagged."""
     weight = rows.sample.weight
-    over = score > top_threshold(score[:, None], share, weight)
+    over = score > flag_threshold(score[:, None], share, weight)
     some = None if weight is None else weight[over]
     return float(np.average(rows.t[over], weights=some) - np.average(rows.t, weights=weight)) if over.any() else 0.0
 
@@ -372,7 +373,7 @@ def settle(
         _require_compared(rows, whole)
     judged = rows if unseen else replace(rows, folds=np.zeros_like(rows.folds))
     if path.cross.whole.n_groups < 2 or not rows.compares.any():
-        return Decision(path, choose_place(settings, path, judged, cross), RatioEstimate.unknown(), {})
+        return Decision(path, choose_place(settings, path, judged, cross), UNKNOWN_RATIO, {})
     moving, other = _moving(settings, path), None
     if asked is not None and len(moving):
         path, choice, other = _solved(settings, path, rows, moving, asked, count, cross)

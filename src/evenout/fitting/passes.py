@@ -464,7 +464,7 @@ class Pass:
         scalings = [learn_scaling("minmax", np.array([[low], [high]])) for _, low, high in bases]
         models = [replace(model, base_scaling=scaling) for model, scaling in zip(models, scalings, strict=True)]
         ranks = [
-            sketch.mapped(lambda t, scaling=scaling: scaling.transform(t[:, None])[:, 0])  # type: ignore[misc]
+            replace(sketch, levels=tuple(scaling.transform(t[:, None])[:, 0] for t in sketch.levels))
             for (sketch, _, _), scaling in zip(bases, scalings, strict=True)
         ]
         sums = _sums(rows, settings, walks, models, ranks)
@@ -536,8 +536,9 @@ class Pass:
                 for sign, scored in ((-1.0, by_all), (1.0, unseen)):
                     over = (np.column_stack(scored) @ weights.T > above[fold]).astype(float)
                     flagged = flagged + sign * np.asarray(csc_array(phi[inside]).T @ over)
-            rates = flagged[:, 0] / np.maximum(whole.group_counts[0], 1e-9)
-            return Means.of_rates(np.clip(rates, 0.0, 1.0), size, held.sample.compared)
+            rates = np.clip(flagged[:, 0] / np.maximum(whole.group_counts[0], 1e-9), 0.0, 1.0)
+            noise = np.nan_to_num(rates * (1.0 - rates) / np.maximum(size - 1.0, 1.0))  # of independent rows
+            return Means(rates, np.diag(noise), size, held.sample.compared)
 
         return count
 

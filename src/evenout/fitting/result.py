@@ -8,12 +8,12 @@ import numpy as np
 
 from evenout.core.cells import Cells, unit_target
 from evenout.core.content import row_order
-from evenout.core.flags import FlagRows, flag_threshold, flagged_share, top_threshold
+from evenout.core.flags import FlagRows, flag_threshold, flagged_share
 from evenout.core.parallel import map_columns, sorted_columns
 from evenout.core.parity import DemographicParity
 from evenout.core.path import Choice, Target, TradeoffPath
 from evenout.core.problem import Mixture
-from evenout.core.ruler import RatioEstimate, Sample
+from evenout.core.ruler import UNKNOWN_RATIO, RatioEstimate, Sample
 from evenout.core.sketch import average_ranks, values_below
 from evenout.core.types import ANY, FINITE, MOST_ROWS, FloatArray, IntArray, Within, entries_of, require
 from evenout.exceptions import AttributeWarning, BiasedLabelsWarning, InputError, UnknownOutcomeWarning, warn
@@ -437,7 +437,7 @@ class FitResult:
             if cells.compared is not None or cells.spread is not None or self.n_rows != len(self.target):
                 self.require_rows("at()")
             path = replace(self.path, rule=None) if self.path.rule is not None else self.path
-            decision = Decision(path, choose_place(settings, path, self.seen), RatioEstimate.unknown(), {})
+            decision = Decision(path, choose_place(settings, path, self.seen), UNKNOWN_RATIO, {})
         if self.drift is not None:
             decision = decision._replace(choice=self.drift.doubted(decision.choice))
         rows = self.S, self.target, self.seen.sample if saved else None, self.n_rows
@@ -456,7 +456,7 @@ def settled_fields(
     both = np.column_stack([t, mixture.apply(S, t)])
     choice.announced(list_kept(t, both[:, 1], settings.contamination), asked=settings.asked, ratio=ratio)
     share = flagged_share(settings.contamination, n_rows)
-    above = top_threshold(both, share, None if sample is None else sample.weight)
+    above = flag_threshold(both, share, None if sample is None else sample.weight)
     rates = np.full((path.cross.whole.comparison.n_groups, 2), np.nan)
     if sample is not None:
         warn_rising(attribute_bias(path, choice.alpha, settings.judged_on))

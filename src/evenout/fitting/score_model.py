@@ -83,7 +83,7 @@ class ScoreModel:
             span = float(self.base_scaling.high[0] - self.base_scaling.low[0])
             shares = self.combination.shares
             weights[chosen] = 1.0 / (len(chosen) * span) if shares is None else shares / span
-        weights = weights if self.stack is None else self.stack.detector_weights(weights)
+        weights = weights if self.stack is None else self.stack.base_weight * weights + self.stack.weights
         return np.append(weights, np.zeros(self.width - self.n_detectors))
 
     def taught(

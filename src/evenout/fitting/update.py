@@ -19,7 +19,7 @@ from scipy.special import ndtr, ndtri
 from scipy.stats import t as student
 
 from evenout.core.cells import Cells, CrossFit
-from evenout.core.flags import FlagRows, top_threshold
+from evenout.core.flags import FlagRows, flag_threshold
 from evenout.core.intervals import holm
 from evenout.core.membership import Membership
 from evenout.core.notions import pairs_notion
@@ -134,7 +134,7 @@ def _differences(rows: FlagRows, V: FloatArray, latest: BoolArray, share: float)
         y[inside] = scores[:, 0]
         for part in (inside[latest[inside]], inside[~latest[inside]]):
             weight = None if rows.sample.weight is None else rows.sample.weight[part]
-            flagged[part] = len(part) > 0 and y[part] > top_threshold(y[part][:, None], share, weight)
+            flagged[part] = len(part) > 0 and y[part] > flag_threshold(y[part][:, None], share, weight)
     parts = [(rows.sample.of(of), of) for of in (~latest, latest)]
     differences = []
     for column, against_all in ((rows.t, False), (y, True), (flagged, True)):

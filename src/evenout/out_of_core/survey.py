@@ -206,8 +206,9 @@ def draw_reference(
     ``code_of`` has the code of each group by name, ``counts`` are those of `settle_groups`. Rows that occur more than
     ``n / reference_size`` times are drawn in proportion; of others all copies come or none.
     """
-    rates = sampling_rates(counts, reference_size)
-    often = survey.frequent.at_least(1.0 / rates.min()) if rates.min() < 1 else np.empty(0, dtype=np.uint64)
+    rates, frequent = sampling_rates(counts, reference_size), survey.frequent
+    least = 1.0 / rates.min() if rates.min() < 1 else np.inf
+    often = frequent.values[frequent.counts + frequent.missed >= least]
     drawn = engine.reduce(_draw_part, DrawnRows.__add__, code_of, rates, often, seed, coder, engine.share(units))
     rate, chance = rates[drawn.codes], drawn.numbers / _UNIT
     expected = drawn.counts * rate
