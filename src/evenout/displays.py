@@ -89,8 +89,9 @@ class TradeoffDisplay:
             (self.lines_[target],) = self.ax_.plot(self.table["f1"], self.table[f"bias_{target}"], **options)
             self.ax_.axhline(self.base_bias[target], color=colour, linestyle=dash, linewidth=0.8, alpha=0.5)
             self.ax_.plot(self.chosen["f1"], self.chosen[f"bias_{target}"], "o", color=colour)
-        low, high = self.table["low_unseen"], self.table["high_unseen"]
-        self.band_ = self.ax_.fill_between(self.table["f1"], low, high, color=_COLOURS[0], alpha=0.12, linewidth=0)
+        self.band_ = self.ax_.fill_between(
+            "f1", "low_unseen", "high_unseen", data=self.table, color=_COLOURS[0], alpha=0.12, linewidth=0
+        )
         self.ax_.axhline(0.0, color="0.6", linewidth=0.8)
         self.ax_.annotate(
             f"alpha = {self.chosen['alpha']:.3g}",

@@ -289,8 +289,10 @@ class Outcome:
                 range_ = f"between {low} and {high}" if math.isfinite(self.interval[0]) else f"anything up to {high}"
                 by_flags = self.kind == "flag_rate_ratio"
                 what = "of the highest flag rate for the lowest" if by_flags else f"less {self.gap}"
-                possible = f"{range_} {what} is possible; probabilities alone cannot say more."
-                return f"What {self.rows} get is not known: {possible}"
+                return (
+                    f"What {self.rows} get is not known: {range_} {what} is possible; probabilities alone cannot say "
+                    "more."
+                )
             case _, "labels":
                 return f"{self._stated} among labelled rows; nothing can be said of rows that nobody looked at."
             case _, "drift":
@@ -301,8 +303,9 @@ class Outcome:
             case "fixed", _:
                 return f"{self._stated}, at the alpha that was given."
             case "assured", _:
-                at_least = self._figure(self.aim)
-                return f"{self._stated}. At least {at_least} is reached with confidence {self.confidence:g}."
+                return (
+                    f"{self._stated}. At least {self._figure(self.aim)} is reached with confidence {self.confidence:g}."
+                )
             case "short", _ if self.interval == (0.0, 0.0):
                 return (
                     "Nothing was removed, as no step is worth its own standard error: the scores are the base scores."

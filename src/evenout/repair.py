@@ -20,7 +20,7 @@ from evenout.detectors.adapt import outlier_labels
 from evenout.exceptions import InputError, NoGapWarning, TargetNotReachedWarning, warn
 from evenout.fitting.choose import flag_price, settle
 from evenout.fitting.resemblance import FittedResemblance, cross_fit_resemblance, warn_proxy
-from evenout.fitting.result import list_kept
+from evenout.fitting.result import announce
 from evenout.fitting.rows import TrainingRows
 from evenout.fitting.settings import Settings
 from evenout.groups.model import ColumnTally
@@ -213,8 +213,7 @@ class ScoreRepair(TakesSettings, TransformerMixin, BaseEstimator):
 
     def predict(self, scores: Any, *, sensitive_features: Any = None) -> IntArray:
         """-1 for rows whose repaired score is above ``threshold_``, and 1 for all others, shape (m,)."""
-        repaired = self.transform(scores, sensitive_features=sensitive_features)
-        return outlier_labels(self.threshold_ - repaired)
+        return outlier_labels(self.threshold_ - self.transform(scores, sensitive_features=sensitive_features))
 
     def fit_transform(self, scores: Any, y: Any = None, *, sensitive_features: Any = None) -> FloatArray:  # noqa: ARG002
         """Fit, and repair the training scores."""
@@ -570,7 +569,7 @@ class BlindRepair(TakesSettings, TransformerMixin, BaseEstimator):
                 result = replace(result, prices=cross.model.levelled(-v) if path.rule is None else -v)
             both = np.column_stack([t, result.apply(t, cross.own)])
             above = flag_threshold(both, share, sample.weight)
-            choice.announced(list_kept(t, both[:, 1], self.contamination), asked=settings.asked, ratio=ratio)
+            announce(settings, choice, ratio, both)
             if result.prices.any():
                 warn_proxy(cross.known)
             result = replace(
@@ -607,8 +606,7 @@ class BlindRepair(TakesSettings, TransformerMixin, BaseEstimator):
 
     def predict(self, scores: Any, X: Any) -> IntArray:
         """-1 for rows whose repaired score is above ``threshold_``, and 1 for all others, shape (m,)."""
-        repaired = self.transform(scores, X)
-        return outlier_labels(self.threshold_ - repaired)
+        return outlier_labels(self.threshold_ - self.transform(scores, X))
 
     def plan(
         self,

@@ -5,7 +5,7 @@ import pytest
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 
-from evenout.fitting.resemblance import Boosted
+from evenout.fitting.resemblance import Boosted, Calibration, FittedResemblance, GroupClassifier
 from evenout.storage.archive import ModelFileError
 from evenout.storage.walker import describe, read, sound
 
@@ -19,6 +19,12 @@ def _fitted(n_classes, missing=False, **settings):
         X[rng.random(600) < 0.2, 1] = np.nan
     options = {"categorical_features": None, "early_stopping": False, "random_state": 0, "max_iter": 12, **settings}
     return HistGradientBoostingClassifier(**options).fit(X, y), X
+
+
+def _resemblance(trees):
+    """Of one classifier of seven classes."""
+    groups = np.arange(7)
+    return FittedResemblance((GroupClassifier(groups, trees, Calibration(1.0, np.zeros(7)), np.ones(7)),), 7)
 
 
 @pytest.mark.parametrize("missing", [False, True])
@@ -46,7 +52,7 @@ def test_they_come_back_from_plain_data():
     classifier, X = _fitted(3)
     trees = Boosted.of(classifier)
     again = read(Boosted, describe(trees), "model")
-    again.fits(4, 7)
+    _resemblance(again).fits(4)
     np.testing.assert_array_equal(again.predict_proba(X), trees.predict_proba(X))
 
 
@@ -68,4 +74,4 @@ def test_damaged_trees_are_refused(name, change):
     data = describe(Boosted.of(_fitted(3)[0]))
     data[name] = change(data[name])
     with pytest.raises(ModelFileError, match=r"its model\."):
-        sound("model", lambda: read(Boosted, data, "model").fits(4, 7))
+        sound("model", lambda: _resemblance(read(Boosted, data, "model")).fits(4))

@@ -124,6 +124,7 @@ _HALF, _CLOSE = 0.5, 0.9  # of how far the flagged stand out by the base score
 _SILENT = 0.01  # share of a group's indicator that is predicted, up to which nothing is known
 _OF_A_RULE = 1.4  # how much wider intervals of the bias are where flags are solved for: the rule itself is noisy
 _MORE = "or ScoreRepair where the group may be used, may reach more."
+_FLAGS_ALIKE = "no group gap was found in the base score", "no gap in flag rates was found"  # in messages, for flags
 _NAN = float("nan")
 _UNCHANGED = Choice(0.0, _NAN, False, _NAN, (_NAN, _NAN), 1.0)
 
@@ -178,13 +179,12 @@ class EvenRule:
             without = np.stack(
                 [even_flags(rows.t[of], r[of], rows.sample.of(of), flagged=share, ratio=aim) for r, of in parts]
             )
-        V = fold_weights(without)
+        V = np.column_stack([-without, np.ones(len(without))])[:, None]  # of (r, t)
         rates = rows.measured(V, share) if looks.count is None else looks.count(without)
         before, after = (_standing(rows, score, share) for score in (rows.t, rows.t - looks.own @ own))
         counted, ratio = estimate_ratio(rates), estimate_ratio(rates, solved=bool(without.any()))
-        noisy = noisy_ratios(rates)
         stands_out = after / before if before > 0 else 1.0
-        return cls(own, without, rows.flagged(V, share), counted, ratio, noisy, stands_out)
+        return cls(own, without, rows.flagged(V, share), counted, ratio, noisy_ratios(rates), stands_out)
 
     def reaches(self, asked: float, *, promised: bool) -> bool:
         """Whether new rows get the ratio asked for, as far as can be known; or, not ``promised``, whether counts do."""
@@ -222,7 +222,7 @@ def even_rule(looks: Resemblances, share: float, asked: float, hint: str) -> Eve
     base = EvenRule.solve(looks, share, 0.0)
     p = flag_p_value(looks.rows, share)
     if p > SIGNIFICANCE:
-        return replace(base, message=_no_gap_in_flags(p, ""), gap=False)
+        return replace(base, message=no_gap_message(p, "").replace(*_FLAGS_ALIKE), gap=False)
     tried = []
     for aim in (asked, (1.0 + asked) / 2.0, 1.0):
         tried.append(EvenRule.solve(looks, share, aim))
@@ -236,12 +236,6 @@ def even_rule(looks: Resemblances, share: float, asked: float, hint: str) -> Eve
     tried = [base, *(EvenRule.solve(looks, share, aim) for aim in lower), *tried]
     close = [rule for rule in tried if rule.stands_out >= _CLOSE]
     return close[first_even(looks.rows, np.column_stack([rule.flagged for rule in close]))].missed(hint)
-
-
-def _no_gap_in_flags(p: float, *anyway: str) -> str:
-    return no_gap_message(p, *anyway).replace(
-        "no group gap was found in the base score", "no gap in flag rates was found"
-    )
 
 
 def even_columns(
@@ -284,11 +278,14 @@ def _require_compared(rows: FlagRows, sample: Sample) -> None:
     """Warn of groups within strata with few flagged rows; refuse to compare flag rates if all have few."""
     every, some = sample.compared.pairs.any(axis=0), rows.sample.compared.pairs.any(axis=0)
     if (every & ~some).any() and some.any():
-        text = (
-            "{n} of {m} groups within strata of {@given} can be expected to have fewer than {least} flagged rows: "
-            "their flag rates are left out of the ratio. Give fewer or coarser columns, or more rows, to compare them."
-        )
-        warn(SmallGroupWarning(text, n=int((every & ~some).sum()), m=int(every.sum()), least=ENOUGH))
+        warn(
+            SmallGroupWarning(
+                "{n} of {m} groups within strata of {@given} can be expected to have fewer than {least} flagged rows: "
+                "their flag rates are left out of the ratio. Give fewer or coarser columns, or more rows, to compare "
+                "them.",
+                n=int((every & ~some).sum()), m=int(every.sum()), least=ENOUGH,
+            )
+        )  # fmt: skip
     if every.any() and not rows.compares.any():
         raise InputError(
             "{@flag_rate_ratio} compares groups that can be expected to have {n} flagged rows, and no stratum of "
@@ -326,11 +323,6 @@ def _standing(rows: FlagRows, score: FloatArray, share: float) -> float:
     over = score > flag_threshold(score[:, None], share, weight)
     some = None if weight is None else weight[over]
     return float(np.average(rows.t[over], weights=some) - np.average(rows.t, weights=weight)) if over.any() else 0.0
-
-
-def fold_weights(without: FloatArray) -> FloatArray:
-    """Weights of ``(r, t)`` for lambda of each fold (K, G), shape (K, 1, G + 1)."""
-    return np.pad(-without, ((0, 0), (0, 1)), constant_values=((0.0, 0.0), (0.0, 1.0)))[:, None]
 
 
 def open_tradeoffs(settings: Settings, cross: CrossFit, resembling: int = 0) -> TradeoffPath:
@@ -476,7 +468,8 @@ def _by_flags(settings: Settings, path: TradeoffPath, rows: FlagRows, asked: flo
     share = rows.share(settings.contamination)
     p = flag_p_value(rows, share)
     if p > SIGNIFICANCE:
-        return replace(_UNCHANGED, asked=asked, message=_no_gap_in_flags(p), kind=NoGapWarning)
+        message = no_gap_message(p).replace(*_FLAGS_ALIKE)
+        return replace(_UNCHANGED, asked=asked, message=message, kind=NoGapWarning)
 
     def flagged(alphas: FloatArray) -> BoolArray:
         return rows.flagged(path.fold_weights(alphas, settings.judged_on), share)

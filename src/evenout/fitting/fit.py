@@ -38,7 +38,8 @@ from evenout.groups.giveaways import find_giveaways, read_attributes, warn_givea
 def fit_rows(rows: TrainingRows, settings: Settings, partitions: Partitions | None = None) -> FitResult:
     """Fit on rows in memory, and on those that they are drawn from, if ``partitions`` hold more."""
     folds, sample, n_threads, n_folds = rows.folds, rows.sample, settings.n_threads, rows.n_folds
-    if n_folds and not settings.precomputed:
+    precomputed = isinstance(settings.detectors, str) and settings.detectors == "precomputed"  # X is the score matrix
+    if n_folds and not precomputed:
         giveaways = find_giveaways(rows.X, read_attributes(rows.sensitive_features, rows.groups.codes))
         warn_giveaways(giveaways, rows.feature_names or [f"feature {i}" for i in range(rows.X.shape[1])])
     stage("Fitting detectors")
@@ -81,7 +82,7 @@ def fit_rows(rows: TrainingRows, settings: Settings, partitions: Partitions | No
         ranks.append(view.ranks)
         put_rows(S, inside, view.S, n_threads)
         t[inside] = view.t[inside]
-    sums = CrossFit(whole.outside, Cells.stacked(training), Cells.stacked(held), refitted=not settings.precomputed)
+    sums = CrossFit(whole.outside, Cells.stacked(training), Cells.stacked(held), refitted=not precomputed)
     nested, judged_scores = None if cross is None else cross.without, (whole.S, whole.t)
     if settings.judged_on == "unseen":
         judged_scores = S, t
@@ -111,7 +112,7 @@ def fit_rows(rows: TrainingRows, settings: Settings, partitions: Partitions | No
         seen=judged,
         known={} if cross is None else dict(zip(rows.names, cross.known.tolist(), strict=True)),
         learnt=learnt,
-        rank_error=0.0 if beyond is None or not settings.by_rank else beyond.ranks[0].rank_error,
+        rank_error=0.0 if beyond is None or settings.weighting != "rank" else beyond.ranks[0].rank_error,
         maps=UpdateMaps(light, ranked or None, kept, kept_held, rows.n_rows, rows.seed),
         background=Background.of(rows.X, rows.groups.codes, folds, len(rows.groups.labels), n_threads=n_threads),
     )
@@ -144,7 +145,7 @@ def _learn(
     fold: int,
 ) -> _View:
     """Learn scaling and base ensemble, from raw scores by detectors without the fold, and sum up all rows."""
-    outside, weight, by_rank, coverage = rows.folds != fold, rows.sample_weight, settings.by_rank, 1.0
+    outside, weight, by_rank, coverage = rows.folds != fold, rows.sample_weight, settings.weighting == "rank", 1.0
     if beyond is not None:  # the models were learnt by passes, and score the reference here
         model, coverage = replace(beyond.models[fold + 1], pool=pool), beyond.coverage
         S, t = model.of_raw(beyond.raw(fold))
@@ -230,7 +231,7 @@ def _collectors(rows: TrainingRows, settings: Settings) -> dict[str, Collector]:
         rows.content,
         groups.codes,
         len(groups.labels),
-        rows.group_counts / np.maximum(groups.counts, 1),
+        (groups.counts if rows.drawn_from is None else rows.drawn_from[:-1]) / np.maximum(groups.counts, 1),
         settings.seed,
         settings.n_threads,
         None if settings.device == "cpu" else partial(gpu.pair_sums, device=settings.device),

@@ -182,19 +182,15 @@ def _indices(numbers: npt.NDArray[np.uint64], among: npt.NDArray[np.uint64]) -> 
 
 @dataclass(frozen=True)
 class RawScores:
-    """The file of each partition's raw scores, by index, and their extremes (K, k) by fold and column.
-
-    ``kept``: whether there was room for all of them.
-    """
+    """Files of the partitions' raw scores, by index, where there was room; extremes (K, k) by fold and column."""
 
     files: Mapping[int, Path]
     low: FloatArray
     high: FloatArray
-    kept: bool = True
 
     def __add__(self, other: "RawScores") -> "RawScores":
         low, high = np.minimum(self.low, other.low), np.maximum(self.high, other.high)
-        return RawScores({**self.files, **other.files}, low, high, self.kept and other.kept)
+        return RawScores({**self.files, **other.files}, low, high)
 
     def extremes(self, fold: int) -> FloatArray:
         """Lowest and highest scores of the rows outside of a fold, or of all (-1), shape (2, k)."""
@@ -255,21 +251,13 @@ def _merge_blocks(
     return reduce(merge, (work(block, *shared) for block in scorer.blocks(table)))
 
 
-def score_all(engine: Engine, scorer: Scorer) -> tuple[RawScores, Walks]:
-    """Score every partition and keep the scores."""
-    unscored = Walks(engine, engine.share(scorer), engine.share({}), kept=False)
-    raw = unscored.over_parts(_keep_part, RawScores.__add__)
-    return raw, replace(unscored, files=engine.share(raw.files), kept=raw.kept)
-
-
-def _keep_part(part: Partition, table: FloatArray, scorer: Scorer) -> RawScores:
-    files, folds = scorer.keep(part, table), [table[table[:, -1] == fold] for fold in range(N_FOLDS)]
-    parts = [rows[:, : len(scorer.pool.names)] for rows in folds]
+def keep_part(part: Partition, table: FloatArray, scorer: Scorer) -> RawScores:
+    """Keep the scores of a partition; by `Walks.over_parts`, those of all partitions."""
+    parts = [table[table[:, -1] == fold, : len(scorer.pool.names)] for fold in range(N_FOLDS)]
     return RawScores(
-        files,
+        scorer.keep(part, table),
         np.stack([raw.min(axis=0, initial=np.inf) for raw in parts]),
         np.stack([raw.max(axis=0, initial=-np.inf) for raw in parts]),
-        kept=bool(files),
     )
 
 
@@ -315,7 +303,7 @@ def _fair_scores(block: ScoredBlock, model: ScoreModel, mixture: Mixture, capaci
 def _held_out(
     block: ScoredBlock, models: Sequence[ScoreModel], V: FloatArray
 ) -> Iterator[tuple[BoolArray, FloatArray]]:
-    """For each fold its rows and their m scores, by the model without it and weights V (K, m, k + 1)."""
+    """For each fold its rows and their scores (m, 1), by the model without it and weights V (K, 1, k + 1)."""
     for fold, model in enumerate(models):
         rows = block.folds == fold
         yield rows, np.column_stack(model.of_raw(block.raw[rows])) @ V[fold].T
@@ -323,21 +311,19 @@ def _held_out(
 
 def _held_out_sketches(
     block: ScoredBlock, models: Sequence[ScoreModel], V: FloatArray, capacity: int | None
-) -> list[list[QuantileSketch]]:
-    return [[QuantileSketch.of(y, capacity) for y in scores.T] for _, scores in _held_out(block, models, V)]
+) -> list[QuantileSketch]:
+    return [QuantileSketch.of(scores[:, 0], capacity) for _, scores in _held_out(block, models, V)]
 
 
-def _merge_sketches(
-    first: list[list[QuantileSketch]], second: list[list[QuantileSketch]]
-) -> list[list[QuantileSketch]]:
-    return [[a + b for a, b in zip(one, two, strict=True)] for one, two in zip(first, second, strict=True)]
+def _merge_sketches(first: list[QuantileSketch], second: list[QuantileSketch]) -> list[QuantileSketch]:
+    return [one + two for one, two in zip(first, second, strict=True)]
 
 
 def _count_above(
     block: ScoredBlock, models: Sequence[ScoreModel], V: FloatArray, above: FloatArray, groups: Grouping | int
 ) -> FloatArray:
-    """Rows of each group whose scores lie above the thresholds (K, m) of their fold: shape (G, m)."""
-    over = np.zeros((len(block.folds), V.shape[1]))
+    """Rows of each group whose scores lie above the threshold of their fold, of K: shape (G, 1)."""
+    over = np.zeros((len(block.folds), 1))
     for (rows, scores), threshold in zip(_held_out(block, models, V), above, strict=True):
         over[rows] = scores > threshold
     return np.asarray(_members(block, groups).weights.T @ over)
@@ -449,16 +435,17 @@ class Pass:
             pool, partitions.codes, engine.n_threads, rows.seed, partitions.scratch, coder, seen, resemblance,
             learnt_from, settings.device,
         )  # fmt: skip
-        scores, walks = score_all(engine, scorer)
-        rules: dict[str, Any] = {
-            "scaling": settings.scaling, "combination": settings.combination, "seed": settings.seed,
-            "resemblance": resemblance,
-        }  # fmt: skip
-        none, unit = FittedPool((), ()), learn_scaling("minmax", _UNIT)
+        walks = Walks(engine, engine.share(scorer), engine.share({}), kept=False)
+        scores = walks.over_parts(keep_part, RawScores.__add__)
+        walks = replace(walks, files=engine.share(scores.files), kept=len(scores.files) == len(engine.parts))
         learnt = (
-            learn_scores(pool, raw(-1), rows.folds != fold, **rules, extremes=scores.extremes(fold))[0]
+            learn_scores(
+                pool, raw(-1), rows.folds != fold, scaling=settings.scaling, combination=settings.combination,
+                seed=settings.seed, resemblance=resemblance, extremes=scores.extremes(fold),
+            )[0]
             for fold in range(-1, N_FOLDS)
-        )
+        )  # fmt: skip
+        none, unit = FittedPool((), ()), learn_scaling("minmax", _UNIT)
         models = [replace(model, pool=none, base_scaling=unit) for model in learnt]
         bases = walks.walk(_base_scores, _merge_bases, models, partitions.capacity)
         scalings = [learn_scaling("minmax", np.array([[low], [high]])) for _, low, high in bases]
@@ -496,8 +483,9 @@ class Pass:
             known = KnownLabels.of_columns(columns_known[outside])
             coverages.append(self.ranks[fold + 1].share_from(label_floor(t, known.propensity)))
             models.append(model.taught(S, t, known, coverage=coverages[-1], population=population))
-        bases = self.walks.walk(_base_scores, _merge_bases, models, self.partitions.capacity)
-        ranks = [sketch for sketch, *_ in bases]
+        ranks = [
+            sketch for sketch, _, _ in self.walks.walk(_base_scores, _merge_bases, models, self.partitions.capacity)
+        ]
         sums = _sums(self.rows, self.settings, self.walks, models, ranks)
         return replace(cached, models=models, ranks=ranks, sums=sums, coverage=coverages[0])
 
@@ -512,7 +500,7 @@ class Pass:
             return total
         parts, ranks = [], self.ranks[fold + 1]
         for columns, base in (self.models[fold + 1].of_raw(self.raw(-1)), (S, t)):
-            beta = np.exp(ranks.ranks(base[of]) / ranks.count) if self.settings.by_rank else None
+            beta = np.exp(ranks.ranks(base[of]) / ranks.count) if self.settings.weighting == "rank" else None
             parts.append(self.rows.cells(columns, base, of, beta))
         return total - parts[0] + parts[1]
 
@@ -528,7 +516,7 @@ class Pass:
 
         def count(V: FloatArray) -> Means:
             sketches = self.walks.walk(_held_out_sketches, _merge_sketches, models, V, capacity)
-            above = np.array([[sketch.quantile(1.0 - share) for sketch in fold] for fold in sketches])
+            above = np.array([sketch.quantile(1.0 - share) for sketch in sketches])
             flagged = self.walks.walk(_count_above, np.add, models, V, above, groups)
             for fold, weights in enumerate(V):
                 inside = held.folds == fold
@@ -562,7 +550,7 @@ def _sums(
 ) -> Cells:
     """Sums over all rows; groups whose rows all fall into one fold are refused: none of them can be left out."""
     names, groups = rows.names, rows.grouping or len(rows.names)
-    sums = walks.walk(sum_block, Cells.__add__, models, ranks if settings.by_rank else None, groups)
+    sums = walks.walk(sum_block, Cells.__add__, models, ranks if settings.weighting == "rank" else None, groups)
     filled = (sums.at(slice(3, None, 2)).group_counts > 0).sum(axis=0)
     if len(names) >= 2 and (filled < 2).any():
         raise InputError(
@@ -607,12 +595,16 @@ class UpdateMaps:
 
     def cells(self, raw: FloatArray, codes: IntArray, folds: IntArray, n_groups: int, n_threads: int = 1) -> Cells:
         """Sums as each model sees the rows, outside of its fold and inside: 2 (K + 1) sets."""
-
-        def of(rows: slice) -> Cells:
-            block = ScoredBlock(raw[rows], raw[rows, :0], codes[rows], folds[rows], raw[rows, :0])
-            return sum_block(block, self.models, self.ranks, n_groups)
-
-        return reduce(Cells.__add__, map_blocks(of, len(raw), BLOCK, n_threads))
+        none = raw[:, :0]
+        parts = map_blocks(
+            lambda at: sum_block(
+                ScoredBlock(raw[at], none[at], codes[at], folds[at], none[at]), self.models, self.ranks, n_groups
+            ),
+            len(raw),
+            BLOCK,
+            n_threads,
+        )
+        return reduce(Cells.__add__, parts)
 
     def moved(self, S: FloatArray, fresh: FloatArray) -> FloatArray:
         """How far each detector's scores of n new rows have moved since the fit, in ranks, (k,); 0 if by chance.
@@ -632,8 +624,9 @@ def keep_columns(S: FloatArray, *, n_threads: int = 1) -> FloatArray:
     """Quantiles of each column, for `UpdateMaps`."""
     q = min(len(S), KNOTS)
     shares = (np.arange(q) + 0.5) / q
-    kept = map_columns(lambda j: values_below(np.sort(S[:, j]), shares), range(S.shape[1]), len(S), n_threads)
-    return np.column_stack(kept)
+    return np.column_stack(
+        map_columns(lambda j: values_below(np.sort(S[:, j]), shares), range(S.shape[1]), len(S), n_threads)
+    )
 
 
 def _distances(S: FloatArray, columns: FloatArray) -> FloatArray:

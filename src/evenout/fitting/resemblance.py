@@ -88,19 +88,15 @@ class Boosted:
         require(len(self.first) and len(self.first) % len(self.start) == 0, "first", "has the wrong length")
         require((self.first < N).all(), "first", "is out of range")
 
-    def fits(self, n_features: int, n_classes: int) -> None:
-        """Require features and classes that exist."""
-        require(self.feature.max(initial=0) < n_features, "feature", "is out of range")
-        require(self.classes_.max() < n_classes, "classes_", "is out of range")
-
     def predict_proba(self, Z: FloatArray) -> FloatArray:
         """Probabilities of the classes, shape (n, C)."""
         from evenout.detectors._tree_kernels import add_leaves
 
         raw = np.tile(self.start, (len(Z), 1))
         rows = np.require(Z, np.float64, ["C", "W"])  # rows that may not be written to would be compiled for anew
-        nodes = (self.feature, self.left, self.right, self.threshold, self.value, self.missing_left)
-        add_leaves(rows, self.first, *nodes, raw)  # in the order in which the classifier adds
+        add_leaves(  # in the order in which the classifier adds
+            rows, self.first, self.feature, self.left, self.right, self.threshold, self.value, self.missing_left, raw
+        )
         if len(self.start) > 1:
             shifted = np.exp(raw - raw.max(axis=1, keepdims=True))
             return shifted / shifted.sum(axis=1, keepdims=True)
@@ -214,13 +210,6 @@ class GroupClassifier:
         require(len(self.calibration.offset) - len(self.groups) in (0, 1), "calibration", "has the wrong length")
         require(hasattr(self.classifier, "predict_proba"), "classifier", "is no classifier")
 
-    def of(self, Z: FloatArray) -> FloatArray:
-        """``r_g`` of rows, shape (n, G')."""
-        # To find the libraries whose threads are to be limited takes milliseconds.
-        with nullcontext() if isinstance(self.classifier, Boosted) else one_openmp_thread():
-            p = _probabilities(self.classifier, Z, len(self.calibration.offset))
-        return self.calibration.apply(p)[:, : len(self.groups)] / self.shares
-
 
 @dataclass(frozen=True)
 class FittedResemblance:
@@ -234,10 +223,12 @@ class FittedResemblance:
         require(all(part.groups.max(initial=0) < self.n_groups for part in self.parts), "parts", "are out of range")
 
     def fits(self, n_features: int) -> None:
-        """Require features that exist."""
+        """Require features and classes that exist, of trees."""
         for part in self.parts:
-            if isinstance(part.classifier, Boosted):
-                part.classifier.fits(n_features, len(part.calibration.offset))
+            trees = part.classifier
+            if isinstance(trees, Boosted):
+                require(trees.feature.max(initial=0) < n_features, "feature", "is out of range")
+                require(trees.classes_.max() < len(part.calibration.offset), "classes_", "is out of range")
 
     def levelled(self, prices: FloatArray) -> FloatArray:
         """Prices (G,) that make the same score, up to a constant, with the sum 0 wherever every row is in one group."""
@@ -251,7 +242,10 @@ class FittedResemblance:
         """``r_g`` of rows, shape (n, G)."""
         r = np.ones((len(Z), self.n_groups))
         for part in self.parts:
-            r[:, part.groups] = part.of(Z)
+            # To find the libraries whose threads are to be limited takes milliseconds.
+            with nullcontext() if isinstance(part.classifier, Boosted) else one_openmp_thread():
+                p = _probabilities(part.classifier, Z, len(part.calibration.offset))
+            r[:, part.groups] = part.calibration.apply(p)[:, : len(part.groups)] / part.shares
         return r
 
 
@@ -294,11 +288,13 @@ def warn_proxy(known: FloatArray) -> None:
     """Warn where features predict the groups almost perfectly."""
     most = float(known.max(initial=0.0))
     if most > _TELLING:
-        text = (
-            "{@X} tells groups nearly for sure ({known:.0%} of what differs): to go by resemblance is then to go by "
-            "the group itself. Ask whether the group may be used; see ScoreRepair."
+        warn(
+            ProxyWarning(
+                "{@X} tells groups nearly for sure ({known:.0%} of what differs): to go by resemblance is then to go "
+                "by the group itself. Ask whether the group may be used; see ScoreRepair.",
+                known=most,
+            )
         )
-        warn(ProxyWarning(text, known=most))
 
 
 @one_blas_thread()
@@ -322,8 +318,9 @@ def cross_fit_resemblance(
     if classifier is None:
         from sklearn.ensemble import HistGradientBoostingClassifier  # takes long to import
 
-        trees: dict[str, Any] = {"max_iter": 50, "max_leaf_nodes": 8, "min_samples_leaf": 40}
-        classifier = HistGradientBoostingClassifier(early_stopping=False, categorical_features=None, **trees)
+        classifier = HistGradientBoostingClassifier(
+            max_iter=50, max_leaf_nodes=8, min_samples_leaf=40, early_stopping=False, categorical_features=None
+        )
     K, G = int(folds.max()) + 1, members.n_groups
     left_out = [(), *((f,) for f in range(K)), *combinations(range(K), 2)]
     layers, unfitted = disjoint_groups(members, stands_for), clone(classifier)
@@ -344,15 +341,15 @@ def cross_fit_resemblance(
             learnt = layer.learnt & (folds != f)
             weight = None if stands_for is None else stands_for[learnt]
             calibration = Calibration.fit(p[learnt], layer.actual[learnt], weight)
-            shares = np.average(layer.actual[learnt, : len(layer.groups)], axis=0, weights=weight)
-            shares = np.maximum(shares, _LEAST)
+            actual = layer.actual[:, : len(layer.groups)]
+            shares = np.maximum(np.average(actual[learnt], axis=0, weights=weight), _LEAST)
             r = calibration.apply(p)[:, : len(layer.groups)] / shares
             if f >= 0:
                 without[f][:, layer.groups] = r
                 continue
-            own[:, layer.groups], actual = r, layer.actual[layer.learnt, : len(layer.groups)]
-            missed = (((r * shares)[layer.learnt] - actual) ** 2).mean(axis=0)
-            known[layer.groups] = 1.0 - missed / np.maximum(actual.var(axis=0), np.finfo(float).tiny)
+            own[:, layer.groups] = r
+            missed = ((r * shares - actual)[layer.learnt] ** 2).mean(axis=0)
+            known[layer.groups] = 1.0 - missed / np.maximum(actual[layer.learnt].var(axis=0), np.finfo(float).tiny)
             parts.append(GroupClassifier(layer.groups, fitted[()][0], calibration, shares))
     return CrossFitted(FittedResemblance(tuple(parts), G), own, without, folds, known)
 

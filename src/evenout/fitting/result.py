@@ -37,7 +37,7 @@ class Background:
 
     ``typical`` is the median of each column, and of one-hot columns the most frequent category; no actual row.
     ``levels`` are the values below which `SHARES` of the rows lie; ``means`` of one-hot columns are shares. ``tells``
-    is how well each column alone predicts the group, from 0, not at all, to 1, always (`guessed_share`). Columns with
+    is how well each column alone predicts the group, from 0, not at all, to 1, always (`told`). Columns with
     the same number in ``kin`` move together: a chain of rank correlations of at least `ALIKE`. ``crowd`` are at most
     `CROWD` of the rows, evenly spaced in the order of their values, among which similar rows are sought.
     """
@@ -110,15 +110,6 @@ def told(column: FloatArray, levels: FloatArray, codes: IntArray, folds: IntArra
     return float(np.clip((right - 1.0 / n_groups) / (1.0 - 1.0 / n_groups), 0.0, 1.0))  # sums of shares may pass 1
 
 
-def guessed_share(tells: float, n_groups: int) -> float:
-    """Share of right guesses of a group, every group counting the same, by a column with this `Background.tells`.
-
-    >>> guessed_share(0.5, 2)
-    0.75
-    """
-    return tells * (1.0 - 1.0 / n_groups) + 1.0 / n_groups
-
-
 def evenly_spaced(X: FloatArray, size: int) -> FloatArray:
     """At most ``size`` rows, evenly spaced in the order of their values, which does not depend on the order of rows."""
     order, _ = row_order(X)
@@ -183,19 +174,18 @@ def attribute_bias(path: TradeoffPath, alpha: float, target: Target) -> dict[str
 def warn_rising(biases: dict[str, AttributeBias]) -> None:
     """Warn where the bias of one attribute rises while that of another falls, both clearly."""
     least = max((_CLEAR * bias.before for bias in biases.values()), default=0.0)
-
-    def clear(change: float, error: float) -> bool:
-        return least > 0 and change > max(least, 2.0 * float(np.nan_to_num(error)))
-
-    rising = [name for name, bias in biases.items() if clear(bias.after - bias.before, bias.error)]
-    falling = [name for name, bias in biases.items() if clear(bias.before - bias.after, bias.error)]
-    if rising and falling:
+    clear = {name: max(least, 2.0 * float(np.nan_to_num(bias.error))) for name, bias in biases.items()}
+    rising = [name for name, bias in biases.items() if bias.after - bias.before > clear[name]]
+    falling = [name for name, bias in biases.items() if bias.before - bias.after > clear[name]]
+    if least > 0 and rising and falling:
         named = " and ".join(f"{name!r} ({biases[name].before:.2g} to {biases[name].after:.2g})" for name in rising)
-        template = (
-            "the bias of {named} rises while that of {falling} falls; ask for less ({@bias_reduction}), or leave "
-            "attributes out, to see what each of them costs the others"
-        )
-        warn(AttributeWarning(template, named=named, falling=" and ".join(map(repr, falling))))
+        warn(
+            AttributeWarning(
+                "the bias of {named} rises while that of {falling} falls; ask for less ({@bias_reduction}), or leave "
+                "attributes out, to see what each of them costs the others",
+                named=named, falling=" and ".join(map(repr, falling)),
+            )
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -284,8 +274,13 @@ class Drift:
         if self.followed or choice.doubt:
             return choice
         named = self.named.replace("{", "{{").replace("}", "}}")
-        message = _UNKNOWN.format(groups=named, now=f"{self.now:,}", all=f"{self.before + self.now:,}")
-        return replace(choice, met=False, message=message, kind=UnknownOutcomeWarning, doubt="drift")
+        return replace(
+            choice,
+            met=False,
+            message=_UNKNOWN.format(groups=named, now=f"{self.now:,}", all=f"{self.before + self.now:,}"),
+            kind=UnknownOutcomeWarning,
+            doubt="drift",
+        )
 
 
 _MOST_TRAINED = 4  # times the rows in memory: an update thins them where there is no room for all
@@ -454,7 +449,7 @@ def settled_fields(
     path, choice, ratio, price = decision
     mixture = path.mixture(choice.alpha)
     both = np.column_stack([t, mixture.apply(S, t)])
-    choice.announced(list_kept(t, both[:, 1], settings.contamination), asked=settings.asked, ratio=ratio)
+    announce(settings, choice, ratio, both)
     share = flagged_share(settings.contamination, n_rows)
     above = flag_threshold(both, share, None if sample is None else sample.weight)
     rates = np.full((path.cross.whole.comparison.n_groups, 2), np.nan)
@@ -473,7 +468,12 @@ def settled_fields(
     }
 
 
-def list_kept(base: FloatArray, fair: FloatArray, contamination: float) -> str:
-    """Say how much of the base score's list of flagged rows is still flagged."""
-    before, after = (y > flag_threshold(y, contamination) for y in (base, fair))
-    return f" and {(before & after).sum() / max(before.sum(), 1):.0%} of the flagged list is kept"
+def announce(settings: Settings, choice: Choice, ratio: RatioEstimate, both: FloatArray) -> None:
+    """Warn where what was asked for is missed, and say how much of the base score's flagged list is kept.
+
+    ``both`` (n, 2) are base and fair score.
+    """
+    before, after = (y > flag_threshold(y, settings.contamination) for y in both.T)
+    price = f" and {(before & after).sum() / max(before.sum(), 1):.0%} of the flagged list is kept"
+    given = settings.bias_reduction, settings.flag_rate_ratio, settings.alpha, settings.confidence
+    choice.announced(price, asked=given != (None,) * 4, ratio=ratio)

@@ -99,7 +99,6 @@ class TrainingRows:
         check_soft(fairness, None if soft is None else soft.compared)
         codes = None if clusters is None else read_clusters(clusters, n)
         weight = None if sample_weight is None else read_sample_weight(sample_weight, n, fairness)
-        probable = isinstance(sensitive_features, GroupProbabilities) and not sensitive_features.sufficient
         rows = cls.of_groups(
             features,
             crossed.groups,
@@ -108,7 +107,7 @@ class TrainingRows:
             grouping,
             soft,
             None if outcomes is None or known is None else KnownLabels(*known),
-            probable=probable,
+            probable=isinstance(sensitive_features, GroupProbabilities) and not sensitive_features.sufficient,
             clusters=codes,
             sample_weight=weight,
             known=KnownLabels(*known) if known is not None and settings.learn else None,
@@ -116,8 +115,7 @@ class TrainingRows:
         )
         numbers = crossed.coder.coarse(given, n)  # in which rows of a stratum still differ
         if numbers is not None and rows.soft is not None:
-            soft = balanced(rows.soft, numbers, weight, thinned=rows.doubt == "probable")
-            rows = replace(rows, soft=soft)
+            rows = replace(rows, soft=balanced(rows.soft, numbers, weight, thinned=rows.doubt == "probable"))
         refuse_lone_clusters(rows.members, rows.names, codes, weight)
         return rows.in_units(settings)
 
@@ -156,8 +154,9 @@ class TrainingRows:
         """The rows with units learnt from them, where features are to be standardised."""
         if not settings.standardize:
             return self
-        units = standard_units(settings.detectors, self.X, self.feature_names, n_threads=self.n_threads)
-        return replace(self, units=units)
+        return replace(
+            self, units=standard_units(settings.detectors, self.X, self.feature_names, n_threads=self.n_threads)
+        )
 
     @property
     def n_rows(self) -> int:
@@ -165,16 +164,11 @@ class TrainingRows:
         return len(self.X) if self.drawn_from is None else int(self.drawn_from.sum())
 
     @property
-    def group_counts(self) -> IntArray:
-        """Rows of each crossed group, in memory or not."""
-        return self.groups.counts if self.drawn_from is None else self.drawn_from[:-1]
-
-    @property
     def counts(self) -> IntArray:
         """Rows that each compared group has, or is expected to have, in memory or not."""
         if self.drawn_from is None:
             return np.rint(np.asarray(self.members.weights.sum(axis=0)).ravel()).astype(np.intp)
-        return self.group_counts if self.grouping is None else self.grouping.counts
+        return self.drawn_from[:-1] if self.grouping is None else self.grouping.counts
 
     @property
     def n_folds(self) -> int:
@@ -188,8 +182,9 @@ class TrainingRows:
         """The fold of each row, shape (n,): dealt evenly or, where there are more rows, by content alone."""
         if self.drawn_from is not None:
             return hashed_folds(self.content, self.seed)
-        codes, n_threads = self.groups.codes, self.n_threads
-        folds = assign_folds(self.content, codes, N_FOLDS, self.seed, self.clusters, n_threads=n_threads)
+        folds = assign_folds(
+            self.content, self.groups.codes, N_FOLDS, self.seed, self.clusters, n_threads=self.n_threads
+        )
         if self.members.n_groups >= 2 and folds.max() < 1:
             raise ValueError("clusters has too few values to leave some of them out; give finer ones")
         return folds
@@ -203,7 +198,7 @@ class TrainingRows:
     def sample(self) -> Sample:
         """How the rows are measured; weights that are all equal count as none."""
         if self.drawn_from is not None:
-            weight = stands_for(self.groups, self.group_counts, self.n_rows)
+            weight = stands_for(self.groups, self.drawn_from[:-1], self.n_rows)
         else:
             given = self.sample_weight
             weight = None if given is None or bool((given == given[0]).all()) else given
@@ -283,8 +278,9 @@ def open_partitions(partitions: Partitions, settings: Settings) -> tuple[Trainin
         survey = survey_rows(engine, **counted, coder=coder, units=units)
     if coder is not None:
         grouping = settle_grouping(coder, survey.combined, among, rules)
-    counted_by = replace(survey, probable=probable)
-    groups, counts = settle_groups(counted_by, of_crossings(rules, learnt), quiet=grouping is not None)
+    groups, counts = settle_groups(
+        replace(survey, probable=probable), of_crossings(rules, learnt), quiet=grouping is not None
+    )
     drawn, complete = draw_reference(
         engine, survey, groups.code_of, counts, reference_size=size, seed=seed, coder=coder, units=units
     )
@@ -311,8 +307,7 @@ def open_partitions(partitions: Partitions, settings: Settings) -> tuple[Trainin
     if units is not None:
         units.warn_dropped(feature_labels(rows.feature_names, rows.X.shape[1]))
     capacity = None if counts.sum() <= exact else CAPACITY
-    rows = replace(rows, units=units, drawn_from=counts)
-    return rows, replace(partitions, codes=groups.code_of, capacity=capacity)
+    return replace(rows, units=units, drawn_from=counts), replace(partitions, codes=groups.code_of, capacity=capacity)
 
 
 def hashed_folds(content: FloatArray, seed: int, n_folds: int = N_FOLDS) -> IntArray:

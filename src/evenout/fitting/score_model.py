@@ -101,16 +101,18 @@ class ScoreModel:
         ``S`` (n, k) and ``t`` (n,) are its scores of all rows or, with a ``population`` of all rows, of those with a
         label; ``coverage`` is that of the labels among all rows (`label_coverage`).
         """
-        stack = learn_stack(
-            S[:, : self.n_detectors],
-            t,
-            known.labels,
-            propensity=known.propensity,
-            sample_weight=weight,
-            population=population,
-            least_agreement=FLAGGED_AGREEMENT if coverage < LEAST_COVERAGE else LEAST_AGREEMENT,
+        return replace(
+            self,
+            stack=learn_stack(
+                S[:, : self.n_detectors],
+                t,
+                known.labels,
+                propensity=known.propensity,
+                sample_weight=weight,
+                population=population,
+                least_agreement=FLAGGED_AGREEMENT if coverage < LEAST_COVERAGE else LEAST_AGREEMENT,
+            ),
         )
-        return replace(self, stack=stack)
 
 
 @dataclass(frozen=True)
@@ -156,8 +158,9 @@ def learn_scores(
     scores = S[:, :k]
     by_all = callable(combination) or combination == "greedy"  # what a row adds depends on the others
     known = take_rows(scores, outside, n_threads) if by_all else scores
-    varies = np.flatnonzero(scaler.varies)
-    ensemble = learn_combination(combination, known, varies, seed, pool.families, n_threads=n_threads)
+    ensemble = learn_combination(
+        combination, known, np.flatnonzero(scaler.varies), seed, pool.families, n_threads=n_threads
+    )
     combined = _combined(ensemble, scores, n_threads)
     own = _combined(ensemble, known, n_threads) if callable(combination) else combined[outside]
     base = learn_scaling("minmax", own)
@@ -193,11 +196,14 @@ def warn_many(sums: CrossFit) -> None:
     """Warn where there are more columns than rows outside of a fold."""
     k, n = sums.whole.n_detectors, sums.rows_outside
     if n < k:
-        text = (
-            "there are {k} detectors, but {n:.0f} independent rows to learn their weights from: weights are held back, "
-            "and what is stated of unseen rows is less certain. More rows, or fewer detectors, would tell more."
-        )
-        warn(ManyColumnsWarning(text, k=k, n=n))
+        warn(
+            ManyColumnsWarning(
+                "there are {k} detectors, but {n:.0f} independent rows to learn their weights from: weights are held "
+                "back, and what is stated of unseen rows is less certain. More rows, or fewer detectors, would tell "
+                "more.",
+                k=k, n=n,
+            )
+        )  # fmt: skip
 
 
 def warn_constant(names: tuple[str, ...], scaling: Scaling) -> None:

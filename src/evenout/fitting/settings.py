@@ -77,21 +77,6 @@ class Settings:
         as_given = {name: value for name, value in parameters.items() if name in cls.__dataclass_fields__}
         return cls(**(as_given | corrected | read))
 
-    @property
-    def asked(self) -> bool:
-        """Whether anything was asked for; else the aim is a default."""
-        return (self.bias_reduction, self.flag_rate_ratio, self.alpha, self.confidence) != (None,) * 4
-
-    @property
-    def by_rank(self) -> bool:
-        """Whether rows count by the rank of their base score."""
-        return self.weighting == "rank"
-
-    @property
-    def precomputed(self) -> bool:
-        """Whether X is the score matrix."""
-        return isinstance(self.detectors, str) and self.detectors == "precomputed"
-
 
 _CORRECTIONS: dict[str, dict[str, str]] = {  # how each word departs from the default
     "weights": {},
@@ -124,7 +109,6 @@ def _notions(parameters: Mapping[str, Any], corrected: Mapping[str, Any]) -> dic
     asked, detectors = parameters["fairness"], parameters["detectors"]
     if isinstance(asked, np.ndarray) or (callable(asked) and not isinstance(asked, Notion)):
         base, published = parameters["combination"], corrected["method"] == "published"
-        linear = isinstance(base, str) and base in LINEAR
         if corrected["correction"] != "weights":
             raise InputError(
                 "{correction=} adds columns beside the target, which a form of your own in {@fairness} has no place "
@@ -136,7 +120,7 @@ def _notions(parameters: Mapping[str, Any], corrected: Mapping[str, Any]) -> dic
                 "{@fairness} is a form of your own, which has no target to compare with in {correction='published'}; "
                 "give {@alpha} or {@flag_rate_ratio}"
             )
-        if not published and not linear:
+        if not published and not (isinstance(base, str) and base in LINEAR):
             raise InputError(
                 "{@fairness} is a form of your own, over detector weights, but {combination=} is no weighted mean of "
                 "the detectors, which it could measure; use 'average' or 'greedy', or {correction='published'}",

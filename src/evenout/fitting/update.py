@@ -65,14 +65,13 @@ def update_fit(fit: FitResult, settings: Settings, X: FloatArray, sensitive: Any
     seen = FlagRows(*judged, Sample(Membership.of_codes(codes, n_compared)), folds, nested)
     old, new = _thinned(fit, codes, settings.reference_size)
     more = _joined(fit, S, t, seen, codes, left_out, old, new)
-    sums = _cross_fit(cells, fit.path.cross, added=True)
-    more = replace(more, path=open_tradeoffs(settings, sums, fit.path.columns.resembling))
+    path = open_tradeoffs(settings, _cross_fit(cells, fit.path.cross, added=True), fit.path.columns.resembling)
     since = batch = Recent(cells, int(new.sum()), 1)
     before = fit.recent
     if before is not None:
         kept = int(old[len(old) - before.kept :].sum()) + batch.kept
         since = Recent(before.cells + cells, kept, before.updates + (fit.drift is None or fit.drift.followed))
-    return _followed(fit, replace(more, recent=since), since, batch, settings)
+    return _followed(fit, replace(more, path=path, recent=since), since, batch, settings)
 
 
 def _followed(fit: FitResult, more: FitResult, since: Recent, batch: Recent, settings: Settings) -> FitResult:
@@ -152,8 +151,7 @@ def _compared(old: Means, new: Means, against: FloatArray | None) -> FloatArray:
     share = np.zeros(len(known)) if against is None else np.where(known, against, 0.0)
     A = np.eye(len(known)) - share / max(share.sum(), 1e-300)
     noise = [np.where(known, part.size - 1.0, 1.0) for part in (old, new)]
-    variances = (np.diag(np.where(known, np.diag(part.cov), 0.0)) for part in (old, new))
-    spread = np.stack([np.diag(A @ variance @ A.T) for variance in variances])
+    spread = np.stack([np.diag(A @ np.diag(np.where(known, np.diag(part.cov), 0.0)) @ A.T) for part in (old, new)])
     total = spread.sum(axis=0)
     some = known & (total > 0)
     df = total**2 / np.maximum((spread**2 / noise).sum(axis=0), np.finfo(float).tiny)
@@ -270,12 +268,11 @@ def _thinned(fit: FitResult, codes: IntArray, room: int) -> tuple[BoolArray, Boo
 def _warn_aged(moved: FloatArray, names: tuple[str, ...]) -> None:
     aged = [(names[j], float(moved[j])) for j in np.argsort(-moved, kind="stable") if moved[j] >= AGED]
     if aged:
-        named = ", ".join(f"{name} ({far:.0%})" for name, far in aged[:5])
         warn(
             AgedDetectorsWarning(
                 "new rows score elsewhere than at the fit: by {n} of {k} detectors {least:.0%} of them or more have "
                 "moved ({named}{more}). The weights were solved again, but these detectors have aged: a refit is due.",
-                n=len(aged), k=len(names), least=AGED, named=named,
-                more=" and others" if len(aged) > 5 else "",
+                n=len(aged), k=len(names), least=AGED, more=" and others" if len(aged) > 5 else "",
+                named=", ".join(f"{name} ({far:.0%})" for name, far in aged[:5]),
             )
         )  # fmt: skip

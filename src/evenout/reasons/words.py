@@ -11,7 +11,7 @@ import pandas as pd
 
 from evenout.core.types import AnyArray, FloatArray, IntArray
 from evenout.detectors.units import feature_labels
-from evenout.fitting.result import SHARES, Background, guessed_share
+from evenout.fitting.result import SHARES, Background
 from evenout.tables.columns import Categories, Dates, Numbers
 from evenout.tables.encoder import TableEncoder
 
@@ -231,7 +231,8 @@ class ReasonWords:
             said.append(f"moves together with {alike[0]}")
         tells = float(self.background.tells[self.features.columns(feature)].max())
         if tells >= PROXY:
-            right, chance = guessed_share(tells, self.background.n_groups), 1.0 / self.background.n_groups
+            chance = 1.0 / self.background.n_groups
+            right = tells * (1.0 - chance) + chance
             said.append(
                 f"it tells the group: {percent(right)} of guesses from it alone are right, {percent(chance)} by chance"
             )

@@ -28,8 +28,7 @@ def packed(value: Any) -> Any:
         case list():
             return [packed(item) for item in value]
         case np.ndarray() if value.size >= SMALLEST and value.dtype == np.int64:
-            kinds = (kind for kind in (np.uint8, np.int32) if (value == value.astype(kind)).all())
-            small = next(kinds, None)
+            small = next((kind for kind in (np.uint8, np.int32) if (value == value.astype(kind)).all()), None)
             made = None if small is None else {"packed": "whole", "values": value.astype(small)}
         case np.ndarray() if value.size >= SMALLEST and value.dtype == np.float64:
             made = _pack_floats(value)
@@ -37,8 +36,8 @@ def packed(value: Any) -> Any:
             return value
     if made is None or sum(part.nbytes for part in made.values() if isinstance(part, np.ndarray)) >= 0.9 * value.nbytes:
         return value
-    restored = unpacked(made)  # compared by bits: 0.0 is not -0.0
-    return made if np.array_equal(restored.view(np.int64), value.view(np.int64)) else value
+    same = np.array_equal(unpacked(made).view(np.int64), value.view(np.int64))  # by bits: 0.0 is not -0.0
+    return made if same else value
 
 
 def unpacked(value: Any) -> Any:
@@ -86,11 +85,10 @@ def _unpack_triangle(data: dict[str, Any]) -> FloatArray:
 
 def _pack_columns(values: FloatArray) -> dict[str, Any]:
     """Each column in the way that takes the least space; an array of one axis is one column."""
-    by_column = values.reshape(len(values), -1).T
     kinds, tables = [], []
     parts: dict[int, list[AnyArray]] = {kind: [] for kind in _NAMES}
     packed_column: AnyArray
-    for column in by_column:
+    for column in values.reshape(len(values), -1).T:
         table, codes = np.unique(column, return_inverse=True)
         if len(table) <= _TABLE:
             kind, packed_column = _BYTES, codes.astype(np.uint8)

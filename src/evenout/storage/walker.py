@@ -9,6 +9,7 @@ other libraries, are put into the list ``objects`` and written as their number.
 
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache, reduce
 from operator import or_
 from types import NoneType, UnionType
@@ -63,16 +64,19 @@ def _classes(hint: Any, marks: tuple[Any, ...]) -> Mapping[str, type] | None:
     return next((mark for mark in marks if isinstance(mark, Mapping)), {} if hint is Any else None)
 
 
-def _whole_numbers(hint: Any) -> tuple[int, ...] | None:
-    """The shape, -1 for any length, of the array that a tuple of whole numbers is kept in; None for other tuples."""
+def _items(hint: Any, value: Any) -> tuple[tuple[int, ...] | None, tuple[Any, ...]]:
+    """The shape, -1 for any length, of the array that a tuple of whole numbers, or of pairs of them, is kept in.
+
+    None for other tuples; the second is the type of each item of these.
+    """
     inner, *more = get_args(hint)
-    pair = get_origin(inner) is tuple and {*get_args(inner)} == {int}
-    return None if more != [...] else (-1,) if inner is int else (-1, len(get_args(inner))) if pair else None
-
-
-def _item_types(hint: Any, n_items: int) -> tuple[Any, ...]:
-    """The type of each item of a tuple."""
-    return get_args(hint)[:1] * n_items if get_args(hint)[1:] == (...,) else get_args(hint)
+    if more != [...]:
+        return None, get_args(hint)
+    if inner is int:
+        return (-1,), ()
+    if get_origin(inner) is tuple and {*get_args(inner)} == {int}:
+        return (-1, len(get_args(inner))), ()
+    return None, (inner,) * len(value)
 
 
 def _dtype(hint: Any) -> np.dtype[Any]:
@@ -86,9 +90,9 @@ def _fields(cls: type) -> dict[str, Any]:
     return {name: hint for name, hint in hints.items() if ClassVar not in (hint, get_origin(hint))}
 
 
+@dataclass(frozen=True)
 class _Walker:
-    def __init__(self, objects: Any) -> None:
-        self.objects = objects
+    objects: Any
 
     def write(self, value: Any, hint: Any) -> Any:
         """Plain data of a value that is annotated as ``hint``."""
@@ -102,10 +106,10 @@ class _Walker:
         if origin is np.ndarray:
             return np.ascontiguousarray(value, dtype=_dtype(hint))
         if origin is tuple:
-            shape = _whole_numbers(hint)
+            shape, types = _items(hint, value)
             if shape is not None:
                 return np.array(value, dtype=np.int64).reshape(shape)
-            return [self.write(item, of) for item, of in zip(value, _item_types(hint, len(value)), strict=True)]
+            return [self.write(item, of) for item, of in zip(value, types, strict=True)]
         if origin is type:
             return value.__name__
         if origin in (dict, Mapping):
@@ -196,13 +200,12 @@ class _Walker:
         return self.objects[number]
 
     def _tuple(self, hint: Any, data: Any, where: str, axes: dict[str, int]) -> Any:
-        shape = _whole_numbers(hint)
+        shape, types = _items(hint, data if isinstance(data, list) else ())
         if shape is not None:
             names = " ".join("*" if n < 0 else str(n) for n in shape)
             values = _array(data, np.dtype(np.int64), where, (names,), {}).tolist()
             return tuple(map(tuple, values)) if len(shape) > 1 else tuple(values)
         _require(isinstance(data, list), where, "is no list")
-        types = _item_types(hint, len(data))
         _require(len(types) == len(data), where, "has the wrong length")
         items = zip(types, data, strict=True)
         return tuple(self.read(of, item, f"{where}[{i}]", axes) for i, (of, item) in enumerate(items))
