@@ -5,7 +5,7 @@ import pytest
 
 from evenout import FairOutlierEnsemble, Individual, metrics
 from evenout.auditing import audit
-from evenout.auditing.drivers import PairMeasures, pair_limit, pair_rows, sample_rows
+from evenout.auditing.drivers import PairMeasures, pair_limit, sample_rows
 from evenout.core.individual import DEFAULT_LENGTH, comparable_rows
 from evenout.exceptions import FewPairsWarning
 
@@ -102,7 +102,7 @@ def test_sampled_rows_keep_the_shares_of_groups():
     assert np.bincount(groups[rows]).tolist() == [600, 399, 2]
     assert len(np.unique(rows)) == len(rows)
     assert sample_rows(groups[:50], 3, 1000, rng).tolist() == list(range(50))
-    assert len(pair_rows(groups, np.arange(10_000), 3, rng)) == pytest.approx(pair_limit(3), abs=3)
-    whole = pair_rows(groups, np.arange(10_000) // 10, 3, rng)
+    assert len(sample_rows(groups, 3, pair_limit(3), rng, np.arange(10_000))) == pytest.approx(pair_limit(3), abs=3)
+    whole = sample_rows(groups, 3, pair_limit(3), rng, np.arange(10_000) // 10)
     assert len(whole) == pytest.approx(pair_limit(3), abs=30)
     assert (np.bincount(whole // 10)[np.unique(whole // 10)] == 10).all()

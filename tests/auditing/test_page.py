@@ -1,6 +1,7 @@
 """The page to hand over: what it says, that nothing in the data can act, and that a browser asks for nothing."""
 
 import re
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import numpy as np
@@ -48,6 +49,15 @@ def test_nothing_in_the_data_can_act(page):
     assert "script-src &#39;none&#39;" in page
     assert "http://" not in page
     assert "https://" not in page
+
+
+def test_a_flag_rate_that_is_not_known_is_a_dash(hostile):
+    first, rates = hostile.group_names[0], {"value": np.nan, "low": np.nan, "high": np.nan}
+    measures = (replace(m, **rates) if (m.measure, m.group) == ("flag_rate", first) else m for m in hostile.measures)
+    unknown = replace(hostile, measures=tuple(measures))
+    for page in (unknown.to_html(), unknown._repr_html_()):
+        assert "<td>–</td><td></td>" in page
+        assert not re.search(r"\bnan\b", page)
 
 
 def test_cannot_tell_is_said_with_what_would_have_been_seen():

@@ -171,6 +171,16 @@ def test_a_page_is_written_with_the_digest_of_the_file(batch, tmp_path):
     assert (wrong.exit_code, "must end in .html" in wrong.output) == (2, True)
 
 
+def test_each_table_is_counted_once_also_where_a_page_is_written(batch, tmp_path, monkeypatch):
+    from evenout.auditing import result
+
+    counted, count = [], result.practice_table
+    monkeypatch.setattr(result, "practice_table", lambda *given: counted.append(given[1]) or count(*given))
+    tables = ["--as", "hiring", "--as", "lending", "--page", tmp_path / "audit.html"]
+    done = run(batch[0], "--score", "risk", "--sensitive", "group", *FEW, *tables)
+    assert (done.exit_code, counted) == (0, ["hiring", "lending"]), done.output
+
+
 def test_who_is_flagged_and_how_rows_count_are_read_from_options_and_columns(batch):
     file, frame = batch
     rng = np.random.default_rng(1)

@@ -221,7 +221,17 @@ def _result(
     """The result, with the measures as they are after the correction for all tests that were asked together."""
     flagged_counts = np.rint(inputs.sample.members.weights.T @ inputs.flags.flagged.astype(float)).astype(np.intp)
     left_out = tuple(LeftOut(name, rows, flagged) for name, (_, rows, flagged) in inputs.left_out.items())
-    noted = [with_note(m, rules.min_size) for m in measures] + [
+    noted = []
+    for m in measures:  # a measure that rests on few rows says so
+        flagged = round(m.value * m.n) if m.measure == "flag_rate" else MIN_FLAGGED
+        said = (
+            m.note,
+            MEANINGS[m.measure].note,
+            f"only {m.n} rows" if m.n < rules.min_size else "",
+            f"only {flagged} flagged" if flagged < MIN_FLAGGED else "",
+        )
+        noted.append(replace(m, note="; ".join(filter(None, said))))
+    noted += [
         Measure(f"left_out_{name}", group.name, None, float(value), n=group.rows, note=TOO_FEW)
         for group in left_out
         for name, value in (("rows", group.rows), ("flagged", group.flagged))
@@ -248,13 +258,6 @@ def _result(
         chosen=inputs.labels is not None and inputs.labels.chosen,
         alike_in=() if inputs.alike is None else inputs.alike.numbers_named,
     )
-
-
-def with_note(m: Measure, min_size: int) -> Measure:
-    """The measure with a warning where it rests on few rows."""
-    flagged = round(m.value * m.n) if m.measure == "flag_rate" else MIN_FLAGGED
-    few = f"only {m.n} rows" if m.n < min_size else "", f"only {flagged} flagged" if flagged < MIN_FLAGGED else ""
-    return replace(m, note="; ".join(filter(None, (m.note, MEANINGS[m.measure].note, *few))))
 
 
 def notes(
@@ -317,8 +320,7 @@ def _measures(inputs: AuditInputs, settings: by_counts.AuditSettings, seed: int)
 
 def gap_found(measures: list[Measure], settings: by_counts.AuditSettings) -> bool:
     """Whether there is a gap for features to explain: by permutation, or by Welch's test without permutations."""
-    gap = next(m for m in measures if m.measure == "demographic_parity")
-    welch = next(m for m in measures if m.measure == "welch_test")
+    gap, welch = (next(m for m in measures if m.measure == name) for name in ("demographic_parity", "welch_test"))
     return (welch.value if np.isnan(gap.p) else gap.p) <= 1 - settings.confidence
 
 
@@ -372,9 +374,6 @@ def metric_functions(scores: Any, *, contamination: float = 0.1) -> dict[str, Ca
     def mean(values: Any) -> float:
         return float(np.mean(values)) if len(values) else float("nan")
 
-    def rate(y_true: Any, y_pred: Any, label: int) -> float:
-        return mean((np.asarray(y_pred) >= threshold)[np.asarray(y_true) == label])
-
     return {
         "mean_score": lambda _, y_pred: mean(np.asarray(y_pred)),
         "flag_rate": lambda _, y_pred: mean(np.asarray(y_pred) >= threshold),
@@ -382,7 +381,7 @@ def metric_functions(scores: Any, *, contamination: float = 0.1) -> dict[str, Ca
         "average_precision": lambda y_true, y_pred: (
             average_precision(y_true, y_pred) if len(np.unique(y_true)) == 2 else float("nan")
         ),
-        "true_positive_rate": lambda y_true, y_pred: rate(y_true, y_pred, 1),
-        "false_positive_rate": lambda y_true, y_pred: rate(y_true, y_pred, 0),
+        "true_positive_rate": lambda y_true, y_pred: mean((np.asarray(y_pred) >= threshold)[np.asarray(y_true) == 1]),
+        "false_positive_rate": lambda y_true, y_pred: mean((np.asarray(y_pred) >= threshold)[np.asarray(y_true) == 0]),
         "precision": lambda y_true, y_pred: mean((np.asarray(y_true) == 1)[np.asarray(y_pred) >= threshold]),
     }

@@ -160,6 +160,7 @@ class PairMeasures:
         clusters: IntArray | None = None,
     ) -> None:
         self.groups, self.n_groups = groups, n_groups
+        self._members = (groups == np.arange(n_groups)[:, None]).astype(float)[None]
         units = np.arange(len(groups)) if clusters is None else clusters
         _, self._first, self._unit_of = np.unique(units, return_index=True, return_inverse=True)
         self._unit = float(scores.std()) or 1.0
@@ -173,7 +174,7 @@ class PairMeasures:
 
     def __call__(self, weights: FloatArray | None = None) -> Values:
         """Measures for weights of shape (b, G, m), by default of the rows as they are; arrays of shape (b, 1)."""
-        weights = self._members(self.groups[None]) if weights is None else weights
+        weights = self._members if weights is None else weights
         total = weights.sum(axis=1)
         n = total.sum(axis=1)
         variance = np.maximum(total @ self._z**2 / n - (total @ self._z / n) ** 2, 0.0)
@@ -189,29 +190,17 @@ class PairMeasures:
 
     def resampled(self, size: int, rng: np.random.Generator, *, shuffled: bool = False) -> Values:
         """Measures of resamples, drawn within each group with replacement, or with the group labels shuffled."""
-        members, parts = self._members(self.groups[None]), [{name: value[:0] for name, value in self().items()}]
+        parts = [{name: value[:0] for name, value in self().items()}]
         for start in range(0, size, _BATCH):
             batch = min(_BATCH, size - start)
             if shuffled:
                 labels = rng.permuted(np.tile(self.groups[self._first], (batch, 1)), axis=1)
-                parts.append(self(self._members(labels[:, self._unit_of])))
+                members = labels[:, None, self._unit_of] == np.arange(self.n_groups)[:, None]
+                parts.append(self(members.astype(float)))
             else:
                 times = cluster_draws(self._unit_of, self.groups, self.n_groups, batch, rng).T
-                parts.append(self(members * times[:, None, self._unit_of]))
+                parts.append(self(self._members * times[:, None, self._unit_of]))
         return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-
-    def _members(self, groups: IntArray) -> FloatArray:
-        return (groups[:, None] == np.arange(self.n_groups)[:, None]).astype(float)
-
-
-def pair_rows(groups: IntArray, units: IntArray, n_groups: int, rng: np.random.Generator) -> IntArray:
-    """Rows for `PairMeasures`: all of them if few, else those of some units, whole, with the groups' shares.
-
-    ``units`` has a code for every row: clusters, or the rows themselves.
-    """
-    codes, first = np.unique(units, return_index=True)
-    chosen = sample_rows(groups[first], n_groups, pair_limit(n_groups) * len(codes) // len(units), rng)
-    return np.flatnonzero(np.isin(units, codes[chosen]))
 
 
 def pair_limit(n_groups: int) -> int:
@@ -219,8 +208,17 @@ def pair_limit(n_groups: int) -> int:
     return int(_PAIR_ROWS * np.sqrt(2 / n_groups))
 
 
-def sample_rows(groups: IntArray, n_groups: int, limit: int, rng: np.random.Generator) -> IntArray:
-    """At most ``limit`` rows (but two of each group), drawn within each group in proportion, ascending."""
+def sample_rows(
+    groups: IntArray, n_groups: int, limit: int, rng: np.random.Generator, units: IntArray | None = None
+) -> IntArray:
+    """At most ``limit`` rows (but two of each group), drawn within each group in proportion, ascending.
+
+    Rows with the same code of ``units``, such as clusters, are drawn together; their number is then about ``limit``.
+    """
+    if units is not None:
+        codes, first = np.unique(units, return_index=True)
+        chosen = sample_rows(groups[first], n_groups, limit * len(codes) // len(units), rng)
+        return np.flatnonzero(np.isin(units, codes[chosen]))
     if len(groups) <= limit:
         return np.arange(len(groups))
     parts = []
@@ -248,7 +246,7 @@ def individual_family(
     }
     comparable, scale = comparable_rows(X[rows], codes[rows], settings.length_scale)
     units = np.arange(n) if inputs.sample.clusters is None else inputs.sample.clusters
-    part = pair_rows(codes[rows], units[rows], G, rng)
+    part = sample_rows(codes[rows], G, pair_limit(G), rng, units[rows])
     sample = rows[part]
     pairs = PairMeasures(inputs.scores[sample], comparable[part], codes[sample], G, scale, units[sample])
     there, drawn = pairs(), pairs.resampled(settings.resamples, rng)

@@ -7,7 +7,7 @@ units of the mean of the shuffled chi-squares per degree of freedom: clusters ma
 harder to detect.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
@@ -327,8 +327,8 @@ def detectable_mean_gap(
     if np.sqrt(variance) > 0:
         error = float(np.sqrt(noise[pair[0]] + noise[pair[1]]))
         gap = mean_gap(error, permuted, len(names) - 1, confidence) / float(np.sqrt(variance))
-    held = "sizes and spreads of the groups as they are"
-    return _detectable("mean_score", gap, n, names, pair, ("between {} and {}", held, "in between"))
+    words = "between {} and {}", "sizes and spreads of the groups as they are", "in between"
+    return _detectable("mean_score", gap, n, names, pair, words)
 
 
 def detectable_rate_gap(
@@ -496,13 +496,12 @@ def _resample(
         for levels in (None, max_levels)
     )
     value = measure(exact.counts[None], exact, False)
-
-    def joined(tables: Iterable[IntArray], noise: bool) -> Values:
-        batches = [measure(counts, rounded, noise) for counts in tables] or [{name: v[:0] for name, v in value.items()}]
-        return {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
-
     drawn, permuted = rounded.bootstrap(settings.resamples, rng), rounded.permutations(settings.resamples, rng)
-    return exact, Resamples(value, joined(drawn, True), joined(permuted, False))
+    joined = []
+    for tables, noise in ((drawn, True), (permuted, False)):
+        batches = [measure(counts, rounded, noise) for counts in tables] or [{name: v[:0] for name, v in value.items()}]
+        joined.append({name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]})
+    return exact, Resamples(value, *joined)
 
 
 def group_columns(inputs: AuditInputs, used: BoolArray | None = None) -> list[MeasureColumn]:

@@ -13,18 +13,8 @@ import numpy as np
 import evenout
 from evenout.auditing.counted import MEANINGS
 from evenout.auditing.practice import HEADS, PracticeTable, cell
-from evenout.auditing.text import (
-    GROUP_HEADS,
-    between,
-    chance,
-    flagged_words,
-    grade,
-    group_rows,
-    number,
-    percents,
-    shown,
-)
-from evenout.pages import html_table, policy, safe, static, style, template, versions
+from evenout.auditing.text import between, chance, flagged_words, grade, group_rows, number, shown
+from evenout.pages import policy, safe, static, style, template, versions
 
 if TYPE_CHECKING:
     from evenout.auditing.result import AuditResult
@@ -55,7 +45,6 @@ def audit_page(
 ) -> str:
     """The page as a string; ``results`` by attribute, under "" if there is one of all."""
     first = next(iter(results.values()))
-    moment = (date or datetime.now(UTC)).astimezone(UTC)
     return template("evenout.auditing", "audit.html.j2").render(
         title=shown(title or "Audit of an outlier score", _NAME),
         parts=[_part(name, result) for name, result in results.items()],
@@ -63,7 +52,7 @@ def audit_page(
         rows=len(first.scores) if first.everyone is None else len(first.everyone.scores),
         flagged=flagged_words(first),
         confidence=f"{100 * first.settings['confidence']:.3g}%",
-        made=moment.strftime("%Y-%m-%d %H:%M UTC"),
+        made=(date or datetime.now(UTC)).astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         source=shown(source or "not named", 200),
         digest=input_sha256 or _digest(results),
         digest_of="data file" if input_sha256 else "scores and groups, as they were read",
@@ -72,13 +61,6 @@ def audit_page(
         style=safe(style() + static("evenout.auditing", "audit.css")),
         policy=policy(),
     )
-
-
-def notebook(result: "AuditResult") -> str:
-    """The groups and what was found, for a notebook."""
-    verdict = html_table(["found"], [[sentence] for sentence in result.verdict])
-    caption = f"Audit of {len(result.scores):,} rows in {len(result.group_names)} groups, {flagged_words(result)}"
-    return html_table(GROUP_HEADS, group_rows(result, _NAME)[:50], caption) + verdict
 
 
 def _part(name: str, result: "AuditResult") -> dict[str, Any]:
@@ -97,7 +79,7 @@ def _part(name: str, result: "AuditResult") -> dict[str, Any]:
         "left_out": [(shown(g.name, _NAME), f"{g.rows:,}", f"{g.flagged:,}") for g in result.left_out],
         "comparisons": comparisons,
         "features": [
-            (shown(str(m.detail), _NAME), f"{m.value:.0%}", percents(m.low, m.high), chance(m.p_adjusted))
+            (shown(str(m.detail), _NAME), f"{m.value:.0%}", between(m.low, m.high, ".1%"), chance(m.p_adjusted))
             for m in result.measures
             if m.measure == "gap_explained"
         ][:_FEATURES],
@@ -132,7 +114,7 @@ def _groups(result: "AuditResult") -> list[dict[str, Any]]:
     for m, cells in zip(rates, group_rows(result, _NAME), strict=True):
         low, high = (m.low, m.high) if not np.isnan(m.low) else (m.value, m.value)
         picture = {"at": m.value, "from": low, "wide": high - low}
-        rows.append({"cells": cells} | {name: f"{100 * x / most:.2f}" for name, x in picture.items()})
+        rows.append({"cells": cells} | {name: f"{100 * np.nan_to_num(x) / most:.2f}" for name, x in picture.items()})
     return rows
 
 

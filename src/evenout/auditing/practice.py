@@ -13,7 +13,7 @@ from scipy.special import chdtrc
 from scipy.stats import fisher_exact
 
 from evenout.auditing.sample import AllRows, Strata
-from evenout.auditing.text import between, chance, joined, number, percents, shown
+from evenout.auditing.text import between, chance, joined, number, shown
 from evenout.core.intervals import holm, normal_value, wilson_interval
 from evenout.core.ruler import ratio as divide
 from evenout.core.types import BoolArray, FloatArray
@@ -58,20 +58,14 @@ def ratio(k: float, n: float, k_other: float, n_other: float, confidence: float)
     return _log_interval(value, error, normal_value(confidence))
 
 
-def z_of_rates(k: float, n: float, k_other: float, n_other: float) -> float:
-    """The difference of two rates over its error, where both are one rate (pooled)."""
+def equal_rates(k: float, n: float, k_other: float, n_other: float) -> tuple[float, float]:
+    """Test two rates: their difference over its error, where both are one rate (pooled), and Fisher's exact p-value."""
     if n == 0 or n_other == 0:
-        return np.nan
+        return np.nan, np.nan
     both = (k + k_other) / (n + n_other)
     error = np.sqrt(both * (1.0 - both) * (1.0 / n + 1.0 / n_other))
-    return float((k / n - k_other / n_other) / error) if error > 0 else np.nan
-
-
-def fisher(k: float, n: float, k_other: float, n_other: float) -> float:
-    """Two-sided p-value of equal rates, by Fisher's exact test."""
-    if n == 0 or n_other == 0:
-        return np.nan
-    return float(fisher_exact([[int(k), int(n - k)], [int(k_other), int(n_other - k_other)]])[1])
+    z = float((k / n - k_other / n_other) / error) if error > 0 else np.nan
+    return z, float(fisher_exact([[int(k), int(n - k)], [int(k_other), int(n_other - k_other)]])[1])
 
 
 def standardised_difference(values: FloatArray, other: FloatArray, deviation: float, confidence: float) -> Estimate:
@@ -414,13 +408,14 @@ class _Counts:
         parts = [scores[self.codes == g] for g in range(self.G + 1)]
         apart = [standardised_difference(part, parts[self.base], deviation, self.confidence) for part in parts]
         shortfall = np.maximum(self.size * (self.k[self.base] / self.size[self.base]) - self.k, 0.0)
+        z, p = np.where(self.tested, np.array([equal_rates(*pair) for pair in self.pairs]).T, np.nan)
         return {
             **self.estimates("ratio", self.ratios, self.compared),
             "flag_rate": self.flag_rate,
             "flag_ratio": np.where(self.compared, divide(self.flag_rate, self.flag_rate[self.base]), np.nan),
             **self.estimates("score_difference", apart, self.compared, "score"),
-            "z": np.where(self.tested, [z_of_rates(*pair) for pair in self.pairs], np.nan),
-            "p": np.where(self.tested, [fisher(*pair) for pair in self.pairs], np.nan),
+            "z": z,
+            "p": p,
             "shortfall": np.where(self.compared, shortfall, np.nan),
         }
 
@@ -469,8 +464,9 @@ def practice_table(
     if kind == "strata" and people.strata is not None:
         strata = pd.concat([each.stratum_frame(people.strata.names) for each in counts], ignore_index=True)
     frame = pd.concat([each.frame(kind) for each in counts], ignore_index=True)
-    favourable = "not being flagged" if bad else "being flagged"
-    return PracticeTable(kind, PRACTICES[kind], favourable, frame, strata, tuple(notes))
+    return PracticeTable(
+        kind, PRACTICES[kind], "not being flagged" if bad else "being flagged", frame, strata, tuple(notes)
+    )
 
 
 _NAME = 32  # of a group or an attribute
@@ -509,7 +505,7 @@ def cell(row: Any, how: str) -> str:
     low, high = (row.get(f"{ends or name}_{end}", np.nan) for end in ("low", "high"))
     shown_as, inside = number(value), between(low, high) if "±" in how else ""
     if how.endswith("%"):
-        shown_as, inside = f"{value:.1%}", percents(low, high)
+        shown_as, inside = f"{value:.1%}", between(low, high, ".1%")
     if name == "shortfall":
         shown_as = f"{value:,.0f}"
     return shown_as + (f" ({inside})" if inside else "")

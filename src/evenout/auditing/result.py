@@ -19,9 +19,12 @@ from evenout.auditing.text import TOO_FEW, between, chance, joined, number, show
 from evenout.core.intervals import holm
 from evenout.core.types import FloatArray, IntArray
 from evenout.exceptions import InputError
+from evenout.pages import html_table
 from evenout.storage.output import atomic_file, finite
 
 _BIASES = ("flag_rate_ratio", "demographic_parity", "threshold_free_gap", "conditional_parity")
+_NAME = 80  # characters of a group's name, in a notebook
+_GROUPS = 50  # shown there
 _EXACT_KS = 1_000  # rows of a batch up to which the test of its scores is exact
 
 
@@ -120,6 +123,19 @@ class _Pages:
         page = self.to_html(tables=tables, **options)
         with atomic_file(Path(path)) as file:
             file.write_text(page, encoding="utf-8", newline="\n")
+
+    def _repr_html_(self) -> str:
+        """Groups and findings of each audit, for a notebook."""
+        audits: Any = self.values() if isinstance(self, Mapping) else [self]
+        return "".join(
+            html_table(
+                text.GROUP_HEADS,
+                text.group_rows(each, _NAME)[:_GROUPS],
+                f"Audit of {len(each.scores):,} rows in {len(each.group_names)} groups, {text.flagged_words(each)}",
+            )
+            + html_table(["found"], [[sentence] for sentence in each.verdict])
+            for each in audits
+        )
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -237,11 +253,6 @@ class AuditResult(_Pages):
             raise InputError(f"a table counts people of known groups, which does not go with {beside}")
         return practice_table(self.everyone, kind, flag_means, reference, self.settings["confidence"])
 
-    def _repr_html_(self) -> str:
-        from evenout.auditing.page import notebook
-
-        return notebook(self)
-
     def compare(self, baseline: "AuditResult") -> "DriftResult":
         """Hold this batch against an earlier one; see `evenout.auditing.compare_batches`."""
         return compare_batches(self, baseline)
@@ -356,8 +367,8 @@ class DriftResult:
             if c.group is None and c.detail is None and not np.isnan(c.low):
                 figures = " ".join(f"{number(x):>9}" for x in (c.earlier, c.later, c.change))
                 lines.append(f"{MEANINGS[c.measure].words:<42} {figures}  {between(c.low, c.high)}")
-        head = [f"{self.n_later:,} later rows against {self.n_earlier:,} earlier ones"]
-        return joined(head, lines, verdict=self.verdict, notes=self.notes)
+        head = f"{self.n_later:,} later rows against {self.n_earlier:,} earlier ones"
+        return joined([head], lines, verdict=self.verdict, notes=self.notes)
 
 
 def compare_batches(later: AuditResult, earlier: AuditResult) -> DriftResult:
@@ -419,8 +430,9 @@ def compare_batches(later: AuditResult, earlier: AuditResult) -> DriftResult:
             low = float(apart - np.hypot(m.value - m.low, old.high - old.value))
             high = float(apart + np.hypot(m.high - m.value, old.value - old.low))
             changes.append(Change(m.measure, m.group, m.detail, old.value, m.value, apart, low, high))
-    confidence = later.settings["confidence"]
-    return DriftResult(tuple(changes), len(earlier.scores), len(later.scores), confidence, tuple(notes))
+    return DriftResult(
+        tuple(changes), len(earlier.scores), len(later.scores), later.settings["confidence"], tuple(notes)
+    )
 
 
 Found = TypeVar("Found", bound=AuditResult | DriftResult)
@@ -478,6 +490,3 @@ class AttributeAudits(_Pages, PerAttribute[AuditResult]):
         parts = [audit.everyone for audit in self.values() if audit.everyone is not None]
         people = replace(parts[0], attributes=tuple(part.attributes[-1] for part in parts))
         return practice_table(people, kind, flag_means, reference, next(iter(self.values())).settings["confidence"])
-
-    def _repr_html_(self) -> str:
-        return "".join(result._repr_html_() for result in self.values())

@@ -282,8 +282,7 @@ def read_audit_inputs(
         notes.append(f"{n_unknown} of {n} rows have no known group: not compared, but counted when flagging")
     everyone = None
     if probable is None and weight is None:
-        attributes = read_attributes(coded.sensitive, n)
-        everyone = AllRows(values, flagged.flagged, attributes, alike, clusters is not None)
+        everyone = AllRows(values, flagged.flagged, read_attributes(coded.sensitive, n), alike, clusters is not None)
     known = np.asarray(sample.members.weights.sum(axis=1)).ravel() > 0
     return AuditInputs(
         values, names, sample, whole, left_out, curves, flagged, known_labels, features, alike, values[~known],

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from evenout.auditing.counted import MEANINGS
+from evenout.outcome import percent
 
 if TYPE_CHECKING:
     from evenout.auditing.result import AuditResult, Measure
@@ -21,19 +22,14 @@ def shown(name: str, width: int | None = None) -> str:
     return clean if width is None or len(clean) <= width else clean[: width - 1] + "…"
 
 
-def number(value: float) -> str:
-    """Three significant digits, or a dash."""
-    return "-" if np.isnan(value) else f"{value:.3g}"
+def number(value: float, style: str = ".3g") -> str:
+    """Three significant digits, or as ``style`` says; a dash if there is no number."""
+    return "-" if np.isnan(value) else f"{value:{style}}"
 
 
-def between(low: float, high: float) -> str:
+def between(low: float, high: float, style: str = ".3g") -> str:
     """An interval, or nothing."""
-    return "" if np.isnan(low) else f"{number(low)} to {number(high)}"
-
-
-def percents(low: float, high: float) -> str:
-    """An interval of a share, or nothing."""
-    return "" if np.isnan(low) else f"{low:.1%} to {high:.1%}"
+    return "" if np.isnan(low) else f"{number(low, style)} to {number(high, style)}"
 
 
 def chance(p: float) -> str:
@@ -283,7 +279,8 @@ def group_rows(result: "AuditResult", width: int) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = []
     for name, n, k in zip(result.group_names, result.group_counts, result.flagged_counts, strict=True):
         rate, mean = result.get("flag_rate", name), number(result.get("mean_score", name).value)
-        rows.append((shown(name, width), f"{n:,}", mean, f"{k:,}", f"{rate.value:.1%}", percents(rate.low, rate.high)))
+        share, ends = percent(rate.value, 1), between(rate.low, rate.high, ".1%")
+        rows.append((shown(name, width), f"{n:,}", mean, f"{k:,}", share, ends))
     return rows
 
 
@@ -306,7 +303,7 @@ def _drivers(result: "AuditResult") -> list[str]:
     lines = [f"{'part of the gap that goes with a feature':<{_WIDTH}} {'value':>9}  {'interval':<19} p, corrected"]
     lines += [
         f"{shown(str(m.detail), _WIDTH):<{_WIDTH}} {m.value:>9.0%}  "
-        f"{'' if np.isnan(m.low) else f'{m.low:.0%} to {m.high:.0%}':<19} {chance(m.p_adjusted)}".rstrip()
+        f"{between(m.low, m.high, '.0%'):<19} {chance(m.p_adjusted)}".rstrip()
         for m in drivers[:_DRIVERS]
     ]
     return [*lines, f"({len(drivers) - _DRIVERS} more)"] if len(drivers) > _DRIVERS else lines

@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 
 from evenout.auditing import AttributeAudits, AuditResult, audit
+from evenout.auditing.page import audit_page
 from evenout.cli.inputs import check_out, ensemble_settings, label_column, naming, offer_bands
 from evenout.cli.messages import Announce, progress
 from evenout.exceptions import InputError
@@ -40,9 +41,12 @@ def audit_scores(
         drift = None if earlier is None else result.compare(earlier)  # type: ignore[arg-type]  # both of one kind
     made = [result.table(kind, flag_means=flag_means, reference=reference) for kind in dict.fromkeys(tables)]
     if page is not None:
-        counted: dict[str, Any] = {"tables": [table.kind for table in made], "flag_means": flag_means}
-        origin = {"title": f"Audit of {file.name}", "source": str(file), "input_sha256": sha256(file)}
-        result.save(page, **counted, reference=reference, **origin)
+        written = audit_page(
+            result if isinstance(result, AttributeAudits) else {"": result}, made,
+            title=f"Audit of {file.name}", source=str(file), input_sha256=sha256(file),
+        )  # fmt: skip
+        with atomic_file(page) as target:
+            target.write_text(written, encoding="utf-8", newline="\n")
     if out is not None:
         frames = [pd.DataFrame({"table": table.kind}, table.to_frame().index).join(table.to_frame()) for table in made]
         with atomic_file(out) as target:

@@ -68,8 +68,12 @@ def fit_data(
         fit = partial(_fit_folder, engine=engine, scheduler=scheduler) if many else _fit_file
         pipeline, facts, page = fit(folder, data, columns, settings, reasons, step, everybody=everybody)
         save_model(pipeline, folder / "model.skops", updatable=updatable)
-        giving = [each.message for each in warned if isinstance(each.message, GroupGivenAwayWarning)]
-        given_away = {name: share for warning in giving for name, share in warning.fields["shares"].items()}
+        given_away = {
+            name: share
+            for each in warned
+            if isinstance(each.message, GroupGivenAwayWarning)
+            for name, share in each.message.fields["shares"].items()
+        }
         summary = summarise_fit(pipeline, given_away, sha256(folder / "model.skops"), **facts)
         (folder / "summary.json").write_text(as_json_text(summary) + "\n", encoding="utf-8")
         if page is not None:

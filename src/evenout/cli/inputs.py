@@ -280,10 +280,10 @@ class SavedModel:
 
     ``model`` is a `FairOutlierEnsemble`, `BlindRepair` or `ScoreRepair`, and computes as ``machine`` says, as far as it
     has these parameters. ``table`` is None if it was saved in Python without one. ``score`` is the column that a repair
-    repairs, once rows have been read.
+    repairs, once rows have been read. A repair is refused for ``purpose``, if any, which only an ensemble serves.
     """
 
-    def __init__(self, path: Path, trust: Sequence[str], step: Announce, **machine: Any) -> None:
+    def __init__(self, path: Path, trust: Sequence[str], step: Announce, purpose: str = "", **machine: Any) -> None:
         step(f"Loading {path}")
         model = load_model(path, trusted=trust)
         self.path, self.score, self._sensitive = path, "", list[str]()
@@ -292,11 +292,8 @@ class SavedModel:
         self._aware = isinstance(self.model, ScoreRepair)  # by the group and the score alone
         known = self.model.get_params(deep=False)
         self.model.set_params(**{name: value for name, value in machine.items() if name in known})
-
-    def require_ensemble(self, what: str) -> None:
-        """Refuse a repair where only an ensemble will do."""
-        if not isinstance(self.model, FairOutlierEnsemble):
-            raise ValueError(f"{self.path} is a {type(self.model).__name__}; {what} needs a model of evenout fit")
+        if purpose and not isinstance(self.model, FairOutlierEnsemble):
+            raise ValueError(f"{path} is a {type(self.model).__name__}; {purpose} needs a model of evenout fit")
 
     @property
     def features(self) -> list[str]:

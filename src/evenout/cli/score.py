@@ -35,12 +35,12 @@ def score_data(
         require_outside(out, out, str(file))
     else:
         check_out(out, model, file)
+    asked = {"a folder": many, "--reasons": reasons is not None, "--device": device != "cpu"}
     stale = ("scores-*.parquet", "reasons-*.parquet")
     with progress(quiet=quiet) as step, atomic_folder(out, stale=stale) if many else atomic_file(out) as target:
-        saved = SavedModel(model, trust, step, n_jobs=n_jobs, device=device)
-        for needed, what in ((many, "a folder"), (reasons is not None, "--reasons"), (device != "cpu", "--device")):
-            if needed:
-                saved.require_ensemble(what)
+        saved = SavedModel(
+            model, trust, step, next((name for name, given in asked.items() if given), ""), n_jobs=n_jobs, device=device
+        )
         if many:
             workers = {"engine": engine, "scheduler": scheduler, "n_threads": effective_n_jobs(n_jobs)}
             result = _score_folder(saved, str(file), target, workers, reasons, step, everybody=everybody)
@@ -111,8 +111,7 @@ def explain_people(
 ) -> None:  # fmt: skip
     """Print why rows of a file stand out, and what fairness changed for them."""
     with progress(quiet=quiet) as step:
-        saved = SavedModel(model, trust, step, n_jobs=n_jobs)
-        saved.require_ensemble("evenout explain")
+        saved = SavedModel(model, trust, step, "evenout explain", n_jobs=n_jobs)
         step("Finding reasons")
         frame = saved.read(file, id_column, None, sensitive)
         chosen = frame.iloc[_rows_of(people, frame, id_column, file)]

@@ -213,7 +213,10 @@ def next_sentence(figures: Figures, settings: Mapping[str, Any], *, known: bool)
 def show_repair(summary: dict[str, Any], out: str, files: list[str]) -> None:
     """Show flag rates before and after a repair, what is gone of the gap, and the price."""
     low, high = summary["flag_rate_ratio_interval"]
-    rows = _flag_rows(summary["groups"], summary["flag_rates"])
+    rows = [
+        *_flag_rows(summary["groups"], summary["flag_rates"]),
+        _row("Lowest / highest flag rate", summary["flag_rate_ratio"]),
+    ]
     if len(summary["groups"]) < 2:
         sentences = [NOBODY]
     elif summary["outcome"] is None and not summary["gap_detected"] and not summary["strength"]:
@@ -222,16 +225,16 @@ def show_repair(summary: dict[str, Any], out: str, files: list[str]) -> None:
         gone = summary["bias_reduction"]
         missed = summary["settings"]["bias_reduction"] is None and gone < DEFAULT_REDUCTION
         short = f", less than the {percent(DEFAULT_REDUCTION)} aimed at" if missed else ""
-        removed = f"{percent(gone)} of the gap between mean scores is gone on unseen rows{short}."
         sentences = [
-            "" if math.isnan(gone) else removed,
+            ""
+            if math.isnan(gone)
+            else f"{percent(gone)} of the gap between mean scores is gone on unseen rows{short}.",
             "Flag rates are those of this file. The group is used, and needed for new rows.",
         ]
     else:
         ends = "" if math.isnan(low) else f"; 95% interval of lowest / highest: {low:.2f} to {high:.2f}"
         sentences = [summary["outcome"]["words"], f"Flag rates are those of rows that the repair has not seen{ends}."]
     price = f"Price: {_replaced(summary)}, rank correlation with the score {summary['rank_correlation']:.2f}."
-    rows.append(_row("Lowest / highest flag rate", summary["flag_rate_ratio"]))
     _show(summary, rows, [*sentences, resemblance_words(summary["resemblance"]), price], out, files)
 
 
@@ -245,8 +248,11 @@ def _row(name: str, change: BeforeAfter) -> Row:
 def _flag_rows(groups: dict[str, int], rates: dict[str, BeforeAfter], where: str = "") -> list[Row]:
     """Flag rates of the largest groups; ``where`` says of which rows."""
     largest = sorted(groups, key=lambda group: -groups[group])[:_GROUPS]
-    shown = [(name, rate) for name, rate in rates.items() if name in largest]
-    rows = [(f"Flagged{where}: {name}", percent(rate.before, 1), percent(rate.after, 1)) for name, rate in shown]
+    rows = [
+        (f"Flagged{where}: {name}", percent(rate.before, 1), percent(rate.after, 1))
+        for name, rate in rates.items()
+        if name in largest
+    ]
     hidden = len(groups) - _GROUPS
     return [*rows, (f"... {hidden} smaller groups: summary.json", "", "")] if hidden > 0 else rows
 
@@ -264,8 +270,10 @@ def _show(
     """
     console = Console(file=sys.stdout, highlight=False, markup=False, emoji=False)
     named = Column(head, no_wrap=True, overflow="ellipsis", max_width=max(20, console.width - _NUMBERS))
-    numbers = (Column(name, justify="right", no_wrap=True) for name in ("before", "after"))
-    table = Table(named, *numbers, box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table = Table(
+        named, *(Column(name, justify="right", no_wrap=True) for name in ("before", "after")),
+        box=None, pad_edge=False, padding=(0, 2, 0, 0),
+    )  # fmt: skip
     detection = {"AUC": summary["auc"], "Known outliers among the flagged": summary["precision_flagged"]}
     for label, before, after in [*rows, *(_row(name, each) for name, each in detection.items() if each)]:
         table.add_row(Text(one_line(label)), before, after)
@@ -284,12 +292,16 @@ def _show(
 
 def show_claims(results: "Results") -> None:
     """Show the verdict on every claim of the paper, and where the page is."""
-    columns = Column(""), Column("claim", ratio=1), Column("verdict", no_wrap=True)
-    table = Table(*columns, title="The paper's claims, and those added (+)", title_justify="left")
+    table = Table(
+        Column(""), Column("claim", ratio=1), Column("verdict", no_wrap=True),
+        title="The paper's claims, and those added (+)", title_justify="left",
+    )  # fmt: skip
     colours = {"holds": "green", "does not hold": "red"}
     for claim in results.claims:
-        verdict = f"[{colours.get(claim.verdict, 'yellow')}]{claim.verdict}[/]"
-        table.add_row(claim.id + ("+" if claim.origin == "added" else ""), claim.statement, verdict)
+        table.add_row(
+            claim.id + ("+" if claim.origin == "added" else ""), claim.statement,
+            f"[{colours.get(claim.verdict, 'yellow')}]{claim.verdict}[/]",
+        )  # fmt: skip
     Console(highlight=False).print(table)
     click.echo(one_line(f"Page: {results.page}"))
     click.echo(one_line(f"Points: {results.points}"))

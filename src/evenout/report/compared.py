@@ -79,8 +79,10 @@ def collect_compared(fitted: Fitted) -> Compared | None:
     curves = _curves(before, after) if enough else ()
     if not words and len(attributes) < 2 and not curves:
         return None
-    strata = _strata(before, after) if given is not None else ()
-    return Compared(tuple(words), model.judged_on, attributes if len(attributes) > 1 else {}, strata, curves)
+    return Compared(
+        tuple(words), model.judged_on, attributes if len(attributes) > 1 else {},
+        _strata(before, after) if given is not None else (), curves,
+    )  # fmt: skip
 
 
 def _names(columns: Any) -> list[str]:

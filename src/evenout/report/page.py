@@ -26,7 +26,7 @@ from evenout.outcome import gap_words, number, percent
 from evenout.pages import policy, safe, static, style, template, versions
 from evenout.report import words
 from evenout.report.compared import collect_compared
-from evenout.report.data import Labels, Origin, Person, ReportData, Score, Step
+from evenout.report.data import Group, Labels, Origin, Person, ReportData, Score, Step
 from evenout.report.people import EDGES, Fitted, People, Section, list_moves, ranks_of, shortened
 from evenout.report.privacy import SMALLEST_CELL
 from evenout.report.why import gap_features, reasoned_people
@@ -83,7 +83,7 @@ def collect(
         ),
         rows=len(S),
         n_groups=people.n_groups,
-        groups=people.groups(),
+        groups=tuple(map(Group, [shortened(people.names[g]) for g in people.listed], people.ranges(*people.guarded))),
         unlisted_groups=len(people.names) - len(people.listed),
         left_out_groups=tuple(map(shortened, groups.left_out)),
         contamination=float(f"{flagged_share(model.contamination, len(S)):.3g}"),
@@ -189,8 +189,7 @@ _IN_SCRIPT = ("groups", "detectors", "edges", "base", "steps", "chosen", "people
 def render(data: ReportData) -> str:
     """The page as a string; the same data give the same bytes."""
     library = _plotting_library()
-    scripts = "\n".join(static("evenout.report", name) for name in _SCRIPTS)
-    script = f'(() => {{\n"use strict";\n{scripts}}})();'
+    script = '(() => {\n"use strict";\n' + "\n".join(static("evenout.report", name) for name in _SCRIPTS) + "})();"
     steps = [words.step_words(data, place) for place in range(len(data.steps))]
     page = template(
         "evenout.report", "report.html.j2", percent=percent, people=words.people, number=number,

@@ -12,7 +12,7 @@ from evenout.estimator import FairOutlierEnsemble
 from evenout.groups.read import Codes
 from evenout.metrics import average_precision, roc_auc
 from evenout.outcome import short_name
-from evenout.report.data import Flags, Group, Moves, Person, Score, Spread
+from evenout.report.data import Flags, Moves, Person, Score, Spread
 from evenout.report.privacy import Range, guard_counts, pool_bins
 from evenout.tables.encoder import TableEncoder
 
@@ -70,10 +70,6 @@ class People:
         """Id of a row, and its group where small cells may be shown: both together are the most telling cell of all."""
         return shortened(self.ids[row]), None if self.smallest else shortened(self.names[self.codes[row]])
 
-    def groups(self) -> tuple[Group, ...]:
-        """Names and guarded sizes of the listed cells."""
-        return tuple(map(Group, [shortened(self.names[g]) for g in self.listed], self._ranges(*self.guarded)))
-
     def flagged(self, scores: FloatArray) -> BoolArray:
         """Whether each person is flagged by a score, shape (n,)."""
         return scores > flag_threshold(scores, self.contamination)
@@ -115,8 +111,8 @@ class People:
             average_precision=None if outlier is None else average_precision(outlier, scores),
             precision=None if few else found / int(flagged.sum()),
             flags=Flags(
-                counts=self._ranges(fewest, most),
-                rates=self._ranges(low, high),
+                counts=self.ranges(fewest, most),
+                rates=self.ranges(low, high),
                 ratio=_ratio(low[groups], high[groups]),
                 unflagged=_ratio(1.0 - high[groups], 1.0 - low[groups]),
             ),
@@ -136,7 +132,7 @@ class People:
         )
         return Spread(self.listed_means(z), heights, float((flag_threshold(scores, self.contamination) - mean) / scale))
 
-    def _ranges(self, low: Any, high: Any) -> tuple[Range, ...]:
+    def ranges(self, low: Any, high: Any) -> tuple[Range, ...]:
         """Lowest and highest values of the listed cells, as plain numbers."""
         return tuple(zip(low[self.listed].tolist(), high[self.listed].tolist(), strict=True))
 

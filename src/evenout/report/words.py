@@ -26,9 +26,10 @@ def headline(data: ReportData) -> Headline:
     step = data.steps[data.chosen]
     if outcome.kind == "alpha":
         doubt = "" if data.gap_detected else " But what differed before was within sampling noise."
+        before, now = (score_words(data, score)["bias"] for score in (data.base, step.score))
         text = (
             f"Alpha {scientific(step.alpha)} was given. For unseen people the {gap} goes from "
-            f"{number(bias_shown(data.base))} to {number(bias_shown(step.score))}.{doubt} {_cost(data)}"
+            f"{before} to {now}.{doubt} {_cost(data)}"
         )
         return Headline("neutral", "The fairness pressure was set by hand", text)
     if not data.gap_detected:
@@ -61,13 +62,15 @@ def headline(data: ReportData) -> Headline:
 def step_words(data: ReportData, place: int) -> dict[str, Any]:
     """Every text of the page that changes with the slider."""
     step = data.steps[place]
-    least, most = step.kept  # of the flagged list
+    now, (least, most) = score_words(data, step.score), step.kept  # of the flagged list
+    marks = {"chosen setting": place == data.chosen, "no fairness pressure": place == 0}
+    setting = [name for name, applies in marks.items() if applies]
     return {
-        **score_words(data, step.score),
+        **now,
         "alpha": scientific(step.alpha),
         "place": f"Step {place + 1} of {len(data.steps)}",
-        "setting": _setting(data, place),
-        "summary": _summary(data, place),
+        "setting": " · ".join(setting),
+        "summary": _summary(data, step, now, ", ".join(setting)),
         "removed": _removed(data, step),
         "f1": number(step.f1),
         "f2": scientific(step.f2),
@@ -76,7 +79,9 @@ def step_words(data: ReportData, place: int) -> dict[str, Any]:
         "leave": people(step.moves.leave, data.smallest_cell),
         "against": _against(step),
         "weights": [number(weight) for weight in step.weights],
-        "kept": f"at least {100 * least:.1f}%" if least < most and most >= 1 else rate_text(step.kept),
+        "kept": f"at least {100 * least:.1f}%"
+        if least < most and most >= 1
+        else ratio_text(step.kept, "{:.1%}", at_least=False),
         "prices": [number(price) for price in step.prices],
         "taken": [number(mean) for mean in step.taken],
     }
@@ -86,8 +91,9 @@ def score_words(data: ReportData, score: Score) -> dict[str, Any]:
     """The figures of one score, of the base ensemble or of a step."""
     flags, smallest = score.flags, data.smallest_cell
     return {
-        "bias": number(bias_shown(score)),
-        "interval": _interval(score.interval),
+        # within its interval: an estimate without bias may be below 0, where no gap can be
+        "bias": number(max(score.bias, score.interval[0])),
+        "interval": " to ".join(map(number, score.interval)),
         "apart": "not shown" if score.apart is None else f"{score.apart:.2f}",
         "beyond": "not shown" if score.beyond is None else f"{score.beyond:,.0f}",
         "training_bias": number(score.training_bias),
@@ -96,18 +102,13 @@ def score_words(data: ReportData, score: Score) -> dict[str, Any]:
         "precision": "not shown" if score.precision is None else percent(score.precision),
         "ratio": ratio_text(flags.ratio),
         "unflagged": ratio_text(flags.unflagged),
-        "rates": [rate_text(rate) for rate in flags.rates],
+        "rates": [ratio_text(rate, "{:.1%}", at_least=False) for rate in flags.rates],
         "counts": [
             people(count, smallest, hidden=count[0] == 0 and count[1] >= group.size[0])
             for count, group in zip(flags.counts, data.groups, strict=True)
         ],
         "means": [number(mean) for mean in score.spread.means],
     }
-
-
-def bias_shown(score: Score) -> float:
-    """The bias within its interval: an estimate without bias may be below 0, where no gap can be."""
-    return max(score.bias, score.interval[0])
 
 
 def people(count: Range, smallest: int, *, hidden: bool = False) -> str:
@@ -120,13 +121,8 @@ def people(count: Range, smallest: int, *, hidden: bool = False) -> str:
     return "not shown" if hidden else f"{low:,.0f}–{high:,.0f}"
 
 
-def rate_text(rate: Range) -> str:
-    """A share in per cent, or what may be said of it."""
-    return ratio_text(rate, "{:.1%}", at_least=False)
-
-
 def ratio_text(ends: Range, style: str = "{:.2f}", *, at_least: bool = True) -> str:
-    """Lowest over highest rate, or what may be said of it: one value where both ends read alike, else bounds.
+    """A ratio of rates, or a rate, or what may be said of it: one value where both ends read alike, else bounds.
 
     ``at_least``: whether a lower bound alone is shown.
     """
@@ -138,32 +134,25 @@ def ratio_text(ends: Range, style: str = "{:.2f}", *, at_least: bool = True) -> 
     return f"at most {high}" if ends[0] == 0 else f"{low}–{high}"
 
 
-def _setting(data: ReportData, place: int) -> str:
-    names = ["chosen setting"] if place == data.chosen else []
-    return " · ".join([*names, *(["no fairness pressure"] if place == 0 else [])])
-
-
-def _summary(data: ReportData, place: int) -> str:
-    """One paragraph that tells what all panels show."""
-    step, base = data.steps[place], data.base
-    setting = _setting(data, place).replace(" · ", ", ")
-    opening = f"Alpha {scientific(step.alpha)}" + (f" ({setting})" if setting else "")
+def _summary(data: ReportData, step: Step, now: dict[str, Any], setting: str) -> str:
+    """One paragraph that tells what all panels show; ``now`` are the figures of the step's score."""
+    before, named = score_words(data, data.base), f" ({setting})" if setting else ""
     parts = [
-        f"{opening}: the {gap_words(data.fairness)} is {number(bias_shown(step.score))} for unseen people "
-        f"(95% interval {_interval(step.score.interval)}); before: {number(bias_shown(base))} "
-        f"({_interval(base.interval)}).",
-        f"In training, lowest over highest flag rate: {ratio_text(step.score.flags.ratio)}; "
-        f"before: {ratio_text(base.flags.ratio)}. "
-        f"Lowest over highest rate of not being flagged: {ratio_text(step.score.flags.unflagged)}; "
-        f"before: {ratio_text(base.flags.unflagged)}.",
+        f"Alpha {scientific(step.alpha)}{named}: the {gap_words(data.fairness)} is {now['bias']} for unseen people "
+        f"(95% interval {now['interval']}); before: {before['bias']} ({before['interval']}).",
+        f"In training, lowest over highest flag rate: {now['ratio']}; before: {before['ratio']}. "
+        f"Lowest over highest rate of not being flagged: {now['unflagged']}; before: {before['unflagged']}.",
     ]
     if data.labels == "shown":
-        parts.append(f"AUC: {number(step.score.auc)}; before: {number(base.auc)}.")
+        parts.append(f"AUC: {now['auc']}; before: {before['auc']}.")
     enter, leave = (people(count, data.smallest_cell) for count in (step.moves.enter, step.moves.leave))
     parts.append(f"Entering the flagged list: {enter}; leaving it: {leave}.")
     if step.prices:
-        each = zip(data.groups, step.taken, strict=True)
-        taken = ", ".join(f"{group.name} {number(mean)}" for group, mean in each if mean is not None)
+        taken = ", ".join(
+            f"{group.name} {number(mean)}"
+            for group, mean in zip(data.groups, step.taken, strict=True)
+            if mean is not None
+        )
         parts.append(f"Taken off for looking like a group, on average, in standard deviations: {taken}.")
     return " ".join(parts)
 
@@ -176,10 +165,6 @@ def _removed(data: ReportData, step: Step) -> str:
     if share > 1:
         return "nothing left that is more than noise"
     return f"{percent(share)} less than before" if share >= 0 else f"{percent(-share)} more than before"
-
-
-def _interval(ends: tuple[float, float]) -> str:
-    return " to ".join(map(number, ends))
 
 
 def _against(step: Step) -> str:
@@ -196,9 +181,10 @@ def _cost(data: ReportData) -> str:
     step = data.steps[data.chosen]
     if step.score.auc is None or data.base.auc is None:
         return f"A score changes by {number(step.distance)} typically, on a scale from 0 to 1."
-    change = f"goes from {number(data.base.auc)} to {number(step.score.auc)}"
-    verdict = detection_verdict(data.base.auc, step.score.auc)
-    return verdict or f"The AUC, which tells how well outliers are found, {change}."
+    return detection_verdict(data.base.auc, step.score.auc) or (
+        "The AUC, which tells how well outliers are found, goes from "
+        f"{number(data.base.auc)} to {number(step.score.auc)}."
+    )
 
 
 def _flags(data: ReportData) -> str:

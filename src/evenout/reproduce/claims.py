@@ -78,7 +78,12 @@ class PaperSetting:
         self.auc_change, self.auc_rise = float(np.median(self.auc_changes)), float(np.median(self.auc_rises))
         middle = np.median(f2, axis=0)
         self.auc_change_halfway = float(np.median(auc[:, int(np.argmax(middle <= middle[0] / 2))] - auc[:, 0]))
-        self.correlation = float(np.median([_spearman(*pair) for pair in zip(f2, auc, strict=True)]))
+        self.correlation = float(
+            np.median([
+                0.0 if np.ptp(a) == 0 or np.ptp(b) == 0 else np.corrcoef(rankdata(a), rankdata(b))[0, 1]
+                for a, b in zip(f2, auc, strict=True)
+            ])
+        )  # fmt: skip
         self.auc_falls = self.auc_change < 0 and self.correlation > 0
         self.cof = {}
         for name, draw in draws.items():
@@ -143,11 +148,6 @@ def _auc_at(bias: FloatArray, auc: FloatArray, levels: FloatArray) -> FloatArray
     fall = bias[before] - bias[after]
     share = np.where(fall > 0, (bias[before] - levels) / np.where(fall > 0, fall, 1.0), 1.0)
     return auc[before] + np.clip(share, 0.0, 1.0) * (auc[after] - auc[before])
-
-
-def _spearman(a: FloatArray, b: FloatArray) -> float:
-    constant = np.ptp(a) == 0 or np.ptp(b) == 0
-    return 0.0 if constant else float(np.corrcoef(rankdata(a), rankdata(b))[0, 1])
 
 
 def _median(values: FloatArray) -> float:

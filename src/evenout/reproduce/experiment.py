@@ -193,8 +193,9 @@ def weighted_aucs(S: FloatArray, W: FloatArray, outlier: BoolArray, *, n_threads
     """
     # Equal rows must tie exactly. A product of matrices may round by position, so each distinct row is taken once.
     distinct, place = np.unique(S, axis=0, return_inverse=True)
-    aucs = map_blocks(lambda block: roc_auc(outlier, (distinct @ W[block].T)[place.ravel()]), len(W), _BLOCK, n_threads)
-    return np.concatenate(aucs)
+    return np.concatenate(
+        map_blocks(lambda block: roc_auc(outlier, (distinct @ W[block].T)[place.ravel()]), len(W), _BLOCK, n_threads)
+    )
 
 
 SEARCHES = ("kd_tree", "ball_tree", "brute")
@@ -258,8 +259,11 @@ def compare_rows(names: list[str], seed: int, n_repeats: int, *, n_threads: int 
     return pd.DataFrame(rows)
 
 
-def summarise(rows: pd.DataFrame) -> list[dict[str, object]]:
-    """Per data set and base ensemble: the median over the repeats with a gap, and in how many there was one."""
+def summarise(rows: pd.DataFrame) -> tuple[list[dict[str, object]], float | None]:
+    """Per data set and base ensemble: the median over the repeats with a gap, and in how many there was one.
+
+    Then the median over these of the reduction on unseen rows; None if there was no gap anywhere.
+    """
     table: list[dict[str, object]] = []
     for (name, base), group in rows.groupby(["dataset", "base"], sort=False):
         unseen = group["unseen"].dropna()
@@ -275,10 +279,5 @@ def summarise(rows: pd.DataFrame) -> list[dict[str, object]]:
                 "repeats": len(group),
             }
         )
-    return table
-
-
-def typical(table: list[dict[str, object]]) -> float | None:
-    """Median over data sets and base ensembles of the reduction on unseen rows; None if there was no gap anywhere."""
     known = [row["unseen"] for row in table if row["unseen"] is not None]
-    return float(np.median(np.array(known, dtype=float))) if known else None
+    return table, float(np.median(np.array(known, dtype=float))) if known else None

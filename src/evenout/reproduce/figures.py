@@ -228,8 +228,10 @@ def _equal_bias(figure: "Figure", axes: list["Axes"], panels: Panels) -> None:
             ax.plot(s.gain, height, "o", color=colour, markersize=5.5)
         for height, name in enumerate(names):
             if all(s.dataset != name for s in comparable):
-                where = ax.get_yaxis_transform()
-                ax.text(0.03, height, "not comparable", transform=where, va="center", fontsize=7.5, alpha=0.6)
+                ax.text(
+                    0.03, height, "not comparable", transform=ax.get_yaxis_transform(), va="center", fontsize=7.5,
+                    alpha=0.6,
+                )  # fmt: skip
     axes[0].set_yticks(range(len(names)), [TITLES[name] for name in names])
     axes[0].set_ylim(len(names) - 0.5, -0.5)
     figure.supxlabel("AUC with beta less AUC without, at equal scale-free bias  (right: beta helps)", fontsize=8.5)

@@ -36,7 +36,7 @@ def render(
     seed: int,
 ) -> str:  # fmt: skip
     """Render the page as HTML; ``folder`` holds the SVG files to put into it."""
-    settings = read_settings(points)
+    settings, (held_out, typical) = read_settings(points), experiment.summarise(unseen)
     names = list(dict.fromkeys(points["dataset"]))
     targets = points[(points["kind"] == "target") & (points["fairness"] == "group")]
     medians = targets.groupby(["dataset", "base"], sort=False)["auc"].median()  # over the repeats
@@ -83,8 +83,8 @@ def render(
             {"search": search, "auc": {base: _spread(part["auc"]) for base, part in rows.groupby("base", sort=False)}}
             for search, rows in ties.groupby("search", sort=False)
         ],
-        unseen=(held := experiment.summarise(unseen)),
-        unseen_typical=experiment.typical(held),
+        unseen=held_out,
+        unseen_typical=typical,
         asked=experiment.ASKED,
         figures={drawing.name: _inline(drawing.name, drawing.alt, folder) for drawing in figures.plan(settings)},
         columns=experiment.COLUMNS,
@@ -221,8 +221,9 @@ def reproduce(
             with step(f"figure {drawing.name}", "figures"):
                 drawing.save(folder / "figures")
         with step("the page", "page"):
-            page = render(points, claims, ties, unseen, folder / "figures", seed=seed)
-            (folder / "index.html").write_text(page, encoding="utf-8")
+            (folder / "index.html").write_text(
+                render(points, claims, ties, unseen, folder / "figures", seed=seed), encoding="utf-8"
+            )
         run = {  # how to run this again, how long it took, and the verdicts for machines
             "versions": {"evenout": __version__}
             | versions("python", "numpy", "scipy", "scikit-learn", "numba", "pandas", "matplotlib"),

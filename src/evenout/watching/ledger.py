@@ -434,9 +434,7 @@ class Findings:
         """The mean of "ranks" or "flagged" of each group."""
         level = self._rate / (8.0 * len(self.reference.labels))
         _, low, high = self.ledger.means(name, level)
-        start = self.reference
-        each = zip(start.labels, getattr(start, name), start.counts, low, high, strict=True)
-        return {label: self._shift(before, n, least, most, level) for label, before, n, least, most in each}
+        return self._shifted(getattr(self.reference, name), self.reference.counts, low, high, level)
 
     @cached_property
     def mix(self) -> dict[str, Shift]:
@@ -446,8 +444,8 @@ class Findings:
             return {}
         before, level = counts / counts.sum(), self._rate / (4.0 * len(n))
         reach = upper_bound(n * (1.0 - before) ** 2 + (n.sum() - n) * before**2, level)
-        ends = zip(self.reference.labels, before, (n - reach) / n.sum(), (n + reach) / n.sum(), strict=True)
-        return {name: self._shift(p, counts.sum(), max(low, 0.0), min(high, 1.0), level) for name, p, low, high in ends}
+        low, high = np.maximum((n - reach) / n.sum(), 0.0), np.minimum((n + reach) / n.sum(), 1.0)
+        return self._shifted(before, counts.sum(), low, high, level)
 
     @cached_property
     def farthest(self) -> list[tuple[int, int, float]]:
@@ -459,9 +457,12 @@ class Findings:
             pairs.append((int(self.first[q] + self.second[q] - g), q, 1.0 if self.first[q] == g else -1.0))
         return pairs
 
-    @staticmethod
-    def _shift(before: float, rows: float, low: float, high: float, level: float) -> Shift:
-        """A mean of ``rows`` numbers in [0, 1] before (Hoeffding's bound), and its ends since."""
-        reach = float(np.sqrt(-np.log(level) / (2.0 * rows)))
-        least, most = max(before - reach, 0.0), min(before + reach, 1.0)
-        return Shift((least, most), (float(low), float(high)), int(low > most) - int(high < least))
+    def _shifted(
+        self, before: FloatArray, rows: IntArray, low: FloatArray, high: FloatArray, level: float
+    ) -> dict[str, Shift]:
+        """Means of ``rows`` numbers in [0, 1] before (Hoeffding's bound), and their ends since, by group."""
+        reach = np.sqrt(-np.log(level) / (2.0 * rows))
+        least, most = np.maximum(before - reach, 0.0), np.minimum(before + reach, 1.0)
+        moved = (low > most).astype(int) - (high < least).astype(int)
+        each = zip(self.reference.labels, *(x.tolist() for x in (least, most, low, high, moved)), strict=True)
+        return {name: Shift((a, b), (c, d), sign) for name, a, b, c, d, sign in each}

@@ -374,8 +374,9 @@ class FairnessMonitor(RefusesOldNames):
             words = str(error).replace("model file", "file of a watch").replace("model", "watch")
             raise ModelFileError(f"{path} cannot be loaded: {words}") from None
         monitor.alarms, monitor.columns = state.alarms, {name: [*columns] for name, columns in state.columns.items()}
-        batches = Ledger(state.names, state.places, state.sums, state.signed, state.others)
-        return monitor._begin(state.start, batches, state.looks)
+        return monitor._begin(
+            state.start, Ledger(state.names, state.places, state.sums, state.signed, state.others), state.looks
+        )
 
     @property
     def batches(self) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from evenout.auditing.text import between, joined, number, percents, shown
+from evenout.auditing.text import between, joined, number, shown
 from evenout.watching.ledger import FEWEST, Alarm, Shift
 
 if TYPE_CHECKING:
@@ -22,12 +22,10 @@ def watch_text(monitor: "FairnessMonitor") -> str:
     """The whole text: groups, then what is known."""
     findings = monitor.findings
     n, batches, start = int(findings.ledger.total["counts"].sum()), len(monitor.batches), findings.reference
-    if batches:
-        head = f"Watch over {batches:,} batches, {n:,} rows in {len(start.labels)} groups"
-    else:
-        head = f"Watch begun with {start.rows:,} rows in {len(start.labels)} groups, which the table shows"
-    head += f"; at most {100 * monitor.settings.false_alarms:.3g}% false alarms, ever"
-    return joined([head], _groups(monitor), verdict=monitor.verdict)
+    over = f"over {batches:,} batches, {n:,} rows in {len(start.labels)} groups"
+    begun = f"begun with {start.rows:,} rows in {len(start.labels)} groups, which the table shows"
+    rate = f"at most {100 * monitor.settings.false_alarms:.3g}% false alarms, ever"
+    return joined([f"Watch {over if batches else begun}; {rate}"], _groups(monitor), verdict=monitor.verdict)
 
 
 def verdict(monitor: "FairnessMonitor") -> tuple[str, ...]:
@@ -115,7 +113,7 @@ def _often(shifts: Mapping[str, Shift], *, figures: bool = False) -> str:
     return _listed(
         f"'{shown(name, _NAME)}' {'more' if shift.moved > 0 else 'less'} often"
         + (
-            f" ({between(*(100 * end for end in shift.since))}%, was {number(50 * sum(shift.before))}%)"
+            f" ({between(100 * shift.since[0], 100 * shift.since[1])}%, was {number(50 * sum(shift.before))}%)"
             if figures
             else ""
         )
@@ -134,12 +132,13 @@ def _closing(monitor: "FairnessMonitor", others: Mapping[str, int]) -> list[str]
         said.append(f"Not counted, in batches with fewer than {FEWEST} people of the group: {_listed(few)}.")
     if named:
         said.append(f"Not compared, because the start has fewer than {FEWEST} people of them: {_listed(named)}.")
-    needs = (
-        "The false-alarm rate holds if every batch has new people; where people come again, say who is who (person)."
-    )
-    if monitor.findings.ledger.by_person:
-        needs = "The same people may come again: each look is a test by person, and looks share the false-alarm rate."
-    return [*said, needs]
+    return [
+        *said,
+        "The same people may come again: each look is a test by person, and looks share the false-alarm rate."
+        if monitor.findings.ledger.by_person
+        else "The false-alarm rate holds if every batch has new people; where people come again, say who is who "
+        "(person).",
+    ]
 
 
 def _groups(monitor: "FairnessMonitor") -> list[str]:
@@ -152,14 +151,13 @@ def _groups(monitor: "FairnessMonitor") -> list[str]:
         f"{'flag rate':>9}  interval"
     ]
     for row in frame[:MOST].itertuples():
-        gap = "-" if np.isnan(row.gap) else f"{row.gap:.3f}"
-        ends = "-" if np.isnan(row.gap) else f"{row.low:.3f} to {row.high:.3f}"
-        rate = "-" if np.isnan(row.flag_rate) else f"{row.flag_rate:.1%}"
+        ends = "-" if np.isnan(row.gap) else between(row.low, row.high, ".3f")
         least, most = row.promised_low, row.promised_high
-        promised = "0" if least == most else f"{least:.3f} to {most:.3f}"
+        promised = "0" if least == most else between(least, most, ".3f")
         line = (
-            f"{shown(row.group, width):<{width}} {row.rows:>10,} {gap:>7}  {ends:<16} "
-            f"{shown(row.against, width):<{width}} {promised:<16} {rate:>9}  {percents(row.flag_low, row.flag_high)}"
+            f"{shown(row.group, width):<{width}} {row.rows:>10,} {number(row.gap, '.3f'):>7}  {ends:<16} "
+            f"{shown(row.against, width):<{width}} {promised:<16} {number(row.flag_rate, '.1%'):>9}  "
+            f"{between(row.flag_low, row.flag_high, '.1%')}"
         )
         lines.append(line.rstrip())
     return [*lines, f"... {len(frame) - MOST} smaller groups"] if len(frame) > MOST else lines
