@@ -34,9 +34,6 @@ class Speech:
         return f"leave it out: drop(columns=[{column!r}])"
 
 
-_PYTHON = Speech()
-
-
 class Message:
     """A sentence with arguments and rows as fields, worded for Python or for the command line.
 
@@ -58,7 +55,7 @@ class Message:
         self.template, self.fields = template, fields
 
     def __str__(self) -> str:
-        return self.told(_PYTHON)
+        return self.told(Speech())
 
     def told(self, speech: Speech) -> str:
         """The sentence in the words of ``speech``."""

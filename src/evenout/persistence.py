@@ -174,7 +174,9 @@ def _restore(data: Any, trusted: Sequence[str]) -> Any:
         model = sound(f"{where}.parameters", lambda: estimator._take(filled, no_rows))
     if data["table"] is None:
         return model
-    table = sound("model.table", lambda: TableEncoder.of_columns(read(_Columns, data["table"], "model.table").columns))
+    table = sound(
+        "model.table", lambda: TableEncoder().take_columns(read(_Columns, data["table"], "model.table").columns)
+    )
     if head.feature_names is None:
         table.set_output(transform="default")
     features = table.get_feature_names_out()

@@ -20,7 +20,7 @@ def rows():
 @pytest.fixture(scope="module")
 def words(rows):
     background = Background.of(rows, np.zeros(1000, dtype=int), np.arange(1000) % 5, 1)
-    return ReasonWords(background, Features.of_rows(["amount", "count"], 2), rows="clients")
+    return ReasonWords(background, Features.of(None, 2, ["amount", "count"]), rows="clients")
 
 
 @pytest.mark.parametrize("column", [0, 1])
@@ -72,12 +72,12 @@ def pairs():
     clerk = (rng.random(900) < 0.5).astype(float)
     own = np.where(rng.random(900) < 0.99, clerk, 1 - clerk)
     rows = np.column_stack([height, weight, rng.normal(size=900), clerk, 1 - clerk, own, 1 - own])
-    table = TableEncoder.of_columns(
+    table = TableEncoder().take_columns(
         [Numbers(name, 0.0, NUMBER, "", "") for name in ("height", "weight", "noise")]
         + [Categories("job", ("clerk", "cook"), False, ""), Categories("home", ("own", "rent"), False, "")]
     )
     background = Background.of(rows, np.zeros(900, dtype=int), np.arange(900) % 5, 1)
-    return ReasonWords(background, Features.of_table(table))
+    return ReasonWords(background, Features.of(table, rows.shape[1]))
 
 
 def test_a_common_value_is_named_with_the_column_that_makes_it_rare(pairs):

@@ -236,8 +236,7 @@ class _Graph:
         reached = np.where(links.weight > 0, links.distance, 0.0).max(axis=1)
         k_distance = reached[:, None] * np.maximum(1.0 - pull * portion * others, _LEAST)
         across = np.maximum(1.0 - pull * portion, _LEAST)
-        density = self._densities(links, k_distance, across)
-        return _Rating(k_distance, density, self._factors(links, density, density), across)
+        return _Rating(k_distance, *self._rated(links, k_distance, across), across)
 
     def score(self, X: FloatArray, codes: IntArray, rating: _Rating, n_threads: int) -> FloatArray:
         """Scores of rows of the given groups, shape (m,)."""
@@ -246,22 +245,24 @@ class _Graph:
         distance, location = nearest(data, k, queries=X, n_threads=n_threads)
         none, nothing = np.zeros(len(X), dtype=np.int32), np.zeros((len(X), self.members.shape[1]))
         links = _Links(distance, location, _shares(counts[location], none, self.k), nothing, none)
-        density = self._densities(links, rating.k_distance, rating.across)
-        new = self._factors(links, density, rating.density)[np.arange(len(X)), codes]
+        _, factor = self._rated(links, rating.k_distance, rating.across, rating.density)
         nearest_one = location[:, 0]
         known = (self.locations[nearest_one] == X).all(axis=1) & (self.members[nearest_one, codes] > 0)
-        return np.where(known, rating.factor[nearest_one, codes], new)
+        return np.where(known, rating.factor[nearest_one, codes], factor[np.arange(len(X)), codes])
 
-    def _densities(self, links: _Links, k_distance: FloatArray, across: FloatArray) -> FloatArray:
-        """``1 / (mean reach + guard)``; reaches to other groups are scaled by ``across``."""
+    def _rated(
+        self, links: _Links, k_distance: FloatArray, across: FloatArray, density: FloatArray | None = None
+    ) -> tuple[FloatArray, FloatArray]:
+        """Densities of rows, ``1 / (mean reach + guard)``, and the mean density of their neighbours over these.
+
+        Reaches to other groups are scaled by ``across``. ``density`` is that of the locations; None: they are the rows.
+        """
         reach = self._gather(links, k_distance, at_least=links.distance)
         mean = across * reach.sum(axis=1, keepdims=True) + (1.0 - across) * reach
-        return 1.0 / (np.maximum(mean - links.own * k_distance[links.home], 0.0) + GUARD)
-
-    def _factors(self, links: _Links, own_density: FloatArray, density: FloatArray) -> FloatArray:
-        """Mean density of the neighbours over the row's own."""
+        own = 1.0 / (np.maximum(mean - links.own * k_distance[links.home], 0.0) + GUARD)
+        density = own if density is None else density
         total = self._gather(links, density).sum(axis=1, keepdims=True)
-        return (total - links.own * density[links.home]) / own_density
+        return own, (total - links.own * density[links.home]) / own
 
     def _gather(self, links: _Links, values: FloatArray, at_least: FloatArray | float = 0.0) -> FloatArray:
         """Sums over the neighbours, those of each group apart, of the ``values`` (u, G) of their location and group.

@@ -191,10 +191,9 @@ class Neighbours(Family):
             kept = np.asarray(folds) != fold
             if kept.sum() <= k_max:
                 ks = {"lof": capped(lof_k, kept.sum()).tolist(), "knn": capped(knn_k, kept.sum()).tolist()}
-                again = by_refitting(
+                return by_refitting(
                     X, folds, lambda rows, _: cls.fit(rows, **ks, n_threads=n_threads), n_threads=n_threads
-                )
-                return again(fold)
+                )(fold)
             # A location without rows is scored as a new row. It is no neighbour of any other, so its own k-distance
             # and density play no part.
             left = counts - np.bincount(home[~kept], minlength=u)
@@ -225,9 +224,10 @@ class Neighbours(Family):
             new = np.flatnonzero(home < 0)
             if len(new):
                 asked, blocks = batch[new], self.blocks(n_threads)
-                few = len(new) <= FEW
                 near = (
-                    nearest_by_rows(blocks, asked, k) if few else nearest(blocks, k, queries=asked, n_threads=n_threads)
+                    nearest_by_rows(blocks, asked, k)
+                    if len(new) <= FEW
+                    else nearest(blocks, k, queries=asked, n_threads=n_threads)
                 )
                 scores[start + new] = self.score_near(near, n_threads)
         return scores
@@ -387,12 +387,14 @@ class Nearness(Family):
         logarithms = partial(fitted.logarithms, n_threads=n_threads)
         if not again:
             return fitted, logarithms(raw), lambda fold: logarithms(without(fold))
-        sought |= {"decorrelate": True, "cross_fit": cross_fit}
         return (
             fitted,
             logarithms(raw),
-            by_refitting(X, folds, lambda rows, _: cls.fit(rows, **sought), n_threads=n_threads),
-        )
+            by_refitting(
+                X, folds, lambda rows, _: cls.fit(rows, **sought, decorrelate=True, cross_fit=cross_fit),
+                n_threads=n_threads,
+            ),
+        )  # fmt: skip
 
     def score(self, X: FloatArray, *, n_threads: int = 1) -> FloatArray:
         """``log LOF`` and ``log(1 + distance)`` of rows of shape (r, d), the LOF columns first."""
@@ -402,11 +404,13 @@ class Nearness(Family):
     def logarithms(self, raw: FloatArray, *, n_threads: int = 1) -> FloatArray:
         """Logarithms of the scores of ``neighbours``, whose LOF columns come first."""
         n_lof = len(self.neighbours.lof)
-
-        def transform(rows: FloatArray) -> FloatArray:
-            return np.hstack([np.log(np.maximum(rows[:, :n_lof], np.finfo(float).tiny)), np.log1p(rows[:, n_lof:])])
-
-        return by_rows(transform, raw, n_threads=n_threads)
+        return by_rows(
+            lambda rows: np.hstack(
+                [np.log(np.maximum(rows[:, :n_lof], np.finfo(float).tiny)), np.log1p(rows[:, n_lof:])]
+            ),
+            raw,
+            n_threads=n_threads,
+        )
 
 
 def decorrelating(X: FloatArray, *, n_threads: int = 1) -> FloatArray:

@@ -271,9 +271,8 @@ def cross_fit_pool(
         for name in names
     )
     names = tuple(name for part in fitted for name in part.names)
-    parts = tuple(part.part for part in fitted)
     return (
-        FittedPool(names, parts, families if by_family or sides else (), units, len(X)),
+        FittedPool(names, tuple(part.part for part in fitted), families if by_family or sides else (), units, len(X)),
         side_by_side([part.scores for part in fitted], n_threads),
         lambda fold: side_by_side([part.without(fold) for part in fitted], n_threads),
     )

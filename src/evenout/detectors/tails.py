@@ -72,15 +72,15 @@ class Tails(Family):
 
     def without_rows(self, rows: FloatArray) -> Self:
         """Drop the values if they are those of ``rows`` (n, d), which are kept elsewhere."""
-        return replace(self, known=self.known[:0]) if np.array_equal(self._values(rows), self.known) else self
+        same = np.array_equal(np.sort(rows[:, self.features], axis=0), self.known)
+        return replace(self, known=self.known[:0]) if same else self
 
     def with_rows(self, rows: FloatArray) -> Self:
         """Take the values from ``rows`` (n, d) if they were dropped."""
-        return self if len(self.known) else replace(self, known=self._values(rows))
-
-    def _values(self, rows: FloatArray) -> FloatArray:
+        if len(self.known):
+            return self
         require(self.features.max(initial=0) < rows.shape[1], "features", "is out of range")
-        return np.sort(rows[:, self.features], axis=0)
+        return replace(self, known=np.sort(rows[:, self.features], axis=0))
 
     def fits(self, n_rows: int, n_features: int) -> None:
         """Refuse values that are not those of all rows, sorted, of features that rows have."""

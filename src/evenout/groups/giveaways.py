@@ -19,7 +19,7 @@ from evenout.exceptions import GroupGivenAwayWarning, warn
 TOLD = 0.25  # share of the rows whose group is told
 CERTAIN = 0.95
 _ODDS = 19.0
-_BINS = 20
+_BINS = 20  # of equal numbers of rows, where a feature has more values
 _LEAST = 30  # rows of a value
 _ROWS = 20_000  # looked at, evenly spaced
 
@@ -37,7 +37,10 @@ def find_giveaways(X: FloatArray, attributes: Mapping[str, IntArray]) -> list[Gi
     step = -(-len(X) // _ROWS)
     found = []
     for feature, column in enumerate(X[::step].T):
-        bins = _binned(column)
+        values, bins = np.unique(column, return_inverse=True)
+        if len(values) > _BINS:
+            edges = np.unique(np.quantile(column, np.linspace(0.0, 1.0, _BINS + 1)[1:-1]))
+            bins = np.searchsorted(edges, column, side="right")
         shares = {name: told_share(bins, codes[::step]) for name, codes in attributes.items()}
         name = max(shares, key=shares.__getitem__)
         if shares[name] >= TOLD:
@@ -90,12 +93,3 @@ def warn_giveaways(found: Sequence[Giveaway], names: Sequence[str]) -> None:
             said="; ".join(said[:5] + more), shares={str(names[each.feature]): each.share for each in found},
         )
     )  # fmt: skip
-
-
-def _binned(column: FloatArray) -> IntArray:
-    """Codes 0, 1, ... of the values, or of twenty bins of equal numbers of rows where there are more values."""
-    values, codes = np.unique(column, return_inverse=True)
-    if len(values) <= _BINS:
-        return codes
-    edges = np.unique(np.quantile(column, np.linspace(0.0, 1.0, _BINS + 1)[1:-1]))
-    return np.searchsorted(edges, column, side="right")

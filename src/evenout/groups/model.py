@@ -168,7 +168,7 @@ class Attribute:
         if self.probable:
             return [(np.where(unknown, -1, group), share) for group, share in enumerate(numbers.T)]
         if self.knots is None:
-            return [(_whole(numbers[:, 0]), None)]
+            return [(np.where(unknown, -1, numbers[:, 0]).astype(np.intp), None)]
         at = np.interp(np.where(unknown, self.knots[0], numbers[:, 0]), self.knots, np.arange(len(self.knots)))
         low = np.minimum(at.astype(np.intp), len(self.knots) - 2)
         share = at - low
@@ -197,8 +197,8 @@ class Cut:
         few = np.array(tally.few)
         if len(few) <= CUTS:
             return cls(name, edges=(few[1:] + few[:-1]) / 2)
-        edges = np.unique([tally.numbers.quantile(share) for share in np.arange(1, CUTS) / CUTS])
-        return cls(name, edges=edges, coarse=True)
+        quantiles = [tally.numbers.quantile(share) for share in np.arange(1, CUTS) / CUTS]
+        return cls(name, edges=np.unique(quantiles), coarse=True)
 
     @property
     def part_names(self) -> list[str]:
@@ -283,7 +283,8 @@ class Coder:
     def strata_and_labels(self, numbers: FloatArray) -> tuple[IntArray, IntArray]:
         """The stratum of each row, and 1 for a known outlier, 0 for a known inlier; -1 for none, shapes (n,)."""
         strata, none = np.zeros(len(numbers), dtype=np.intp), np.full(len(numbers), -1, dtype=np.intp)
-        parts = _whole(numbers[:, numbers.shape[1] - len(self.cuts) - self.labelled :]).T
+        beside = numbers[:, numbers.shape[1] - len(self.cuts) - self.labelled :]
+        parts = np.where(np.isnan(beside), -1, beside).astype(np.intp).T
         for cut, part in zip(self.cuts, parts, strict=False):  # labels may follow
             strata = np.where((strata >= 0) & (part >= 0), strata * len(cut.part_names) + part, -1)
         return strata, parts[-1] if self.labelled else none
@@ -336,11 +337,6 @@ def _numbers(column: Any) -> FloatArray:
             name=str(column.name), value=str(column.iloc[int(slips.argmax())]), row=int(slips.argmax()),
         )  # fmt: skip
     return numbers.to_numpy(dtype=np.float64, na_value=np.nan)
-
-
-def _whole(numbers: FloatArray) -> IntArray:
-    """Numbers as codes; -1 for NaN."""
-    return np.where(np.isnan(numbers), -1, numbers).astype(np.intp)
 
 
 @dataclass(frozen=True)
@@ -568,8 +564,10 @@ def settle_grouping(coder: Coder, tally: Tally, among: Sequence[str], rules: Gro
             "{@sensitive_features}, raise {@min_size}, or set {cross=True}",
             n=len(columns), pairs=len(overlaps), most=MOST_OVERLAPS,
         )  # fmt: skip
-    compared = Comparison(len(columns), tuple(blocks), overlaps)
-    return Grouping(coder, crossings, tuple(columns), compared, np.rint(counts).astype(np.intp))
+    return Grouping(
+        coder, crossings, tuple(columns), Comparison(len(columns), tuple(blocks), overlaps),
+        np.rint(counts).astype(np.intp),
+    )  # fmt: skip
 
 
 def _crossing(coder: Coder, tally: Tally, indices: tuple[int, ...], rules: Groups) -> CrossedAttributes:

@@ -133,13 +133,14 @@ def refuse_unknown(
 def warn_left_out(left_out: Mapping[str, int], n_compared: int, min_size: int, unit: str = "rows") -> None:
     """Name the groups that are too small to be measured; say so if too few are left to compare."""
     if left_out:
-        alone = "fewer than two groups are left to compare, so nothing is evened out"
         warn(
             SmallGroupWarning(
                 "groups of fewer than {least} {unit} are left out: {named}; {rest}. "
                 "Lower {@min_size}, or set {small='merge'}, to measure them.",
                 least=min_size, unit=unit, named=with_sizes(left_out, 4),
-                rest="their rows are scored, but not compared" if n_compared >= 2 else alone,
+                rest="their rows are scored, but not compared"
+                if n_compared >= 2
+                else "fewer than two groups are left to compare, so nothing is evened out",
             )
         )  # fmt: skip
 

@@ -81,7 +81,10 @@ class DaskEngine(Engine):
         try:
             yield partial(_worker_folder, name)
         finally:
-            client.run(_remove_worker_folder, name, on_error="ignore")
+            client.run(
+                lambda dask_worker: shutil.rmtree(Path(dask_worker.local_directory) / name, ignore_errors=True),
+                on_error="ignore",
+            )
 
 
 def collection_engine(
@@ -122,7 +125,7 @@ def score_collection(
     import dask.array as da
 
     tail = () if columns is None else (columns,)
-    results = _applied(score, X, sensitive_features, np.empty((0, *tail)))
+    results = apply_later(score, X, sensitive_features, np.empty((0, *tail)))
     lengths = X.chunks[0] if hasattr(X, "chunks") else [np.nan] * len(results)
     blocks = [
         da.from_delayed(result, shape=(length, *tail), dtype=float)
@@ -131,14 +134,7 @@ def score_collection(
     return da.concatenate(blocks, allow_unknown_chunksizes=True)
 
 
-def frame_collection(method: Callable[..., Any], X: Any, meta: Any, sensitive_features: Any = None) -> Any:
-    """Apply a method that returns a frame to every partition: a Dask frame, lazy; ``meta`` is a frame without rows."""
-    import dask.dataframe as dd
-
-    return dd.from_delayed(_applied(method, X, sensitive_features, meta), meta=meta, verify_meta=False)
-
-
-def _applied(method: Callable[..., Any], X: Any, sensitive_features: Any, empty: Any) -> list[Any]:
+def apply_later(method: Callable[..., Any], X: Any, sensitive_features: Any, empty: Any) -> list[Any]:
     """Results of a method for each partition, delayed; ``empty`` for a partition without rows."""
     import dask
 
@@ -229,7 +225,3 @@ def _worker_folder(name: str) -> Path:
     folder = Path(get_worker().local_directory) / name
     folder.mkdir(exist_ok=True)
     return folder
-
-
-def _remove_worker_folder(name: str, dask_worker: Any = None) -> None:
-    shutil.rmtree(Path(dask_worker.local_directory) / name, ignore_errors=True)

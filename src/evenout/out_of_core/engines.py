@@ -152,9 +152,10 @@ def read_rows(part: Partition, coder: Coder | None = None) -> PartitionRows:
     with part.located(len(X)):
         features, chunk = _features(X), Chunk(*columns)
         n, sensitive = len(features), chunk.sensitive
-        labels = None if chunk.labels is None else read_outcomes(chunk.labels, n)
-        propensity = None if chunk.propensity is None else read_propensity(chunk.propensity, n)
-        chunk = chunk._replace(labels=labels, propensity=propensity)
+        chunk = chunk._replace(
+            labels=None if chunk.labels is None else read_outcomes(chunk.labels, n),
+            propensity=None if chunk.propensity is None else read_propensity(chunk.propensity, n),
+        )
         numbers, groups = np.empty((n, 0)), Codes(np.full(n, -1), ())
         if coder is not None:
             numbers = coder.encode(sensitive, chunk.given, chunk.labels, n)

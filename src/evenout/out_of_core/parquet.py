@@ -41,13 +41,12 @@ def learn_table(engine: Engine, keep: Collection[str] = ()) -> TableEncoder:
         with part.located(len(frame), counted_from=1):
             return {str(name): ColumnFindings.of(frame[name]) for name in frame.columns}
 
-    found = engine.reduce(look, lambda one, two: {name: one[name] + two[name] for name in one})
-    return TableEncoder(keep).learn(found)
+    return TableEncoder(keep).learn(engine.reduce(look, lambda one, two: {name: one[name] + two[name] for name in one}))
 
 
 def encoded(engine: Engine, table: TableEncoder) -> Engine:
     """The engine over encoded rows: numbers without gaps, under the names of their columns."""
-    empty = table.named(np.empty((0, len(table.get_feature_names_out()))))
+    empty = table.encode(engine.header)
     parts = [replace(part, load=partial(_encode, part, table, empty)) for part in engine.parts]
     return replace(engine, parts=parts, header=empty)
 
@@ -57,19 +56,19 @@ def _encode(part: Partition, table: TableEncoder, empty: Any) -> tuple[Any, ...]
     if not len(frame):
         return empty, *chunk
     with part.located(len(frame), counted_from=1):
-        return table.named(table.encode(frame), frame.index), *chunk
+        return table.encode(frame), *chunk
 
 
 def count_unknown(engine: Engine, table: TableEncoder) -> dict[str, int]:
     """Rows whose text the fit did not have, by column; these are encoded as none of the known values."""
     if not table.categories_:
         return {}
-
-    def count(part: Partition, table: TableEncoder) -> Counter[str]:
-        frame, *_ = part.load()
-        return Counter({name: sum(counts.values()) for name, counts in table.unknown_values(frame).items()})
-
-    return dict(engine.reduce(count, operator.add, table))
+    return dict(
+        engine.reduce(
+            lambda part: Counter({name: sum(n.values()) for name, n in table.unknown_values(part.load()[0]).items()}),
+            operator.add,
+        )
+    )
 
 
 ROWS = 262_144  # row groups are read together up to so many rows
@@ -181,8 +180,7 @@ def _features(
     if repeated:
         raise ValueError(f"{path} has more than one column {min(repeated)!r}; rename all but one")
     if features is None:
-        aside = {*sensitive, *exclude}
-        features = [n for n in schema.names if n not in aside and not n.startswith("__index_level_")]
+        features = [n for n in schema.names if n not in (*sensitive, *exclude) and not n.startswith("__index_level_")]
     if not features:
         raise ValueError(f"{path} has no feature column beside {', '.join(map(repr, [*sensitive, *exclude]))}")
     return list(features)

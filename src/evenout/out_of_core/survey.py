@@ -20,7 +20,7 @@ import numpy.typing as npt
 from evenout.core.content import row_numbers
 from evenout.core.sketch import CAPACITY, FrequentValues
 from evenout.core.types import BoolArray, FloatArray, IntArray
-from evenout.detectors.units import Measures, Outline, Ranges, Units
+from evenout.detectors.units import Measures, Ranges, Units
 from evenout.groups.model import Coder, Columns, Tally, count_rows, tally_columns
 from evenout.groups.read import GroupProbabilities, KeptGroups, protected_columns, refuse_unknown, settle, warn_left_out
 from evenout.groups.rules import Groups
@@ -78,8 +78,9 @@ def survey_rows(
     A first survey tallies the columns, from which a `Coder` is learnt. To ``measure`` features it gathers their ranges
     instead of frequent rows. Where it has led to a ``coder`` or to ``units``, rows are surveyed again by these.
     """
-    size = None if measure else reference_size
-    return engine.reduce(_survey_part, Survey.__add__, rules, size, seed, coder, engine.share(units))
+    return engine.reduce(
+        _survey_part, Survey.__add__, rules, None if measure else reference_size, seed, coder, engine.share(units)
+    )
 
 
 def learn_units(engine: Engine, ranges: Ranges, *, exact: bool) -> Units:
@@ -88,12 +89,10 @@ def learn_units(engine: Engine, ranges: Ranges, *, exact: bool) -> Units:
     Otherwise quartiles may be off in rank by less than 1e-5 of the rows: ``ranges`` leave at most some 1e-3 of the
     values open, and these are sketched with a similar relative error.
     """
-
-    def measure(part: Partition, outline: Outline, capacity: int | None) -> Measures:
-        return Measures.of(read_rows(part).X, outline, capacity)
-
-    capacity = None if exact else CAPACITY
-    return engine.reduce(measure, Measures.__add__, engine.share(ranges.outline()), capacity).units()
+    return engine.reduce(
+        lambda part, outline, capacity: Measures.of(read_rows(part).X, outline, capacity),
+        Measures.__add__, engine.share(ranges.outline()), None if exact else CAPACITY,
+    ).units()  # fmt: skip
 
 
 def content_numbers(rows: PartitionRows, seed: int, units: Units | None) -> Numbers:
@@ -163,8 +162,7 @@ class DrawnRows:
         return DrawnRows(*(values[rows] for values in vars(self).values()))
 
     def __add__(self, other: "DrawnRows") -> "DrawnRows":
-        pairs = zip(vars(self).values(), vars(other).values(), strict=True)
-        return DrawnRows(*(np.concatenate(pair) for pair in pairs)).joined()
+        return DrawnRows(*map(np.concatenate, zip(vars(self).values(), vars(other).values(), strict=True))).joined()
 
     def joined(self) -> "DrawnRows":
         """Join equal rows that occur often into one row, and add their counts."""
@@ -180,8 +178,11 @@ def settle_groups(survey: Survey, rules: Groups, *, quiet: bool = False) -> tupl
 
     Returns the groups and the rows of each, shape (G + 1,); the last entry counts rows of no group that is compared.
     """
-    probable = KeptGroups(survey.probable, {name: code for code, name in enumerate(survey.probable)}, {})
-    groups = probable if survey.probable else settle(survey.tally, rules)
+    groups = (
+        KeptGroups(survey.probable, {name: code for code, name in enumerate(survey.probable)}, {})
+        if survey.probable
+        else settle(survey.tally, rules)
+    )
     counts = np.zeros(len(groups.labels) + 1, dtype=np.intp)
     np.add.at(counts, [groups.code_of[name] for name in survey.tally], [*survey.tally.values()])
     counts[-1] += survey.unknown
@@ -234,8 +235,7 @@ def sampling_rates(counts: IntArray, reference_size: int) -> FloatArray:
         return np.ones(len(counts))
     least = np.minimum(counts, min(_LEAST, reference_size // (2 * int(np.count_nonzero(counts)))))
     share = (reference_size - least.sum()) / (n - least.sum())
-    wanted = least + share * (counts - least)
-    return np.where(counts > 0, wanted / np.maximum(counts, 1), 1.0)
+    return np.where(counts > 0, (least + share * (counts - least)) / np.maximum(counts, 1), 1.0)
 
 
 def _draw_part(

@@ -158,7 +158,7 @@ class Crowd:
         walk_crowd(
             start, mixtures.X - mixtures.typical, mixtures.player, self._each, self._products, itself, orders.steps,
             orders.p, model.locations, model.counts, model.k_distance, model.density, model.lof, model.knn,
-            int(max([*model.lof, *model.knn])), 0.0 if turn is None else GRID, raw,
+            model.k_max, 0.0 if turn is None else GRID, raw,
         )  # fmt: skip
         if not isinstance(self.part, Nearness):
             return raw
@@ -170,25 +170,21 @@ def mixed_scores(part: Any, mixtures: Mixtures, crowd: Crowd | None) -> FloatArr
     if crowd is not None:
         return crowd.scores(mixtures)
     if isinstance(part, Forest):
-        return _forest_scores(part, mixtures)
+        from evenout.reasons._reason_kernels import walk_trees
+
+        taken = np.ascontiguousarray(mixtures.orders.taken.T)
+        total = np.empty((len(mixtures.X), taken.shape[1], part.width))
+        rows, typical = (np.ascontiguousarray(each, dtype=np.float32) for each in (mixtures.X, mixtures.typical))
+        walk_trees(
+            rows, typical, mixtures.player, taken, part.feature, part.threshold, part.child, part.length, part.root,
+            part.depth, part.sizes, total,
+        )  # fmt: skip
+        expected = part.sizes * average_path_length(np.array([part.max_samples]))
+        return 2 ** -(total / expected) if expected.all() else np.full(total.shape, 0.5)
     if isinstance(part, GroupAware):
         groups = np.repeat(np.asarray(mixtures.groups, dtype=object), len(mixtures.orders.taken), axis=0)
         return mixtures.joined(part.score(mixtures.rows(), sensitive_features=groups))
     return mixtures.joined(part.score(mixtures.rows()))
-
-
-def _forest_scores(part: Forest, mixtures: Mixtures) -> FloatArray:
-    from evenout.reasons._reason_kernels import walk_trees
-
-    taken = np.ascontiguousarray(mixtures.orders.taken.T)
-    total = np.empty((len(mixtures.X), taken.shape[1], part.width))
-    rows, typical = (np.ascontiguousarray(each, dtype=np.float32) for each in (mixtures.X, mixtures.typical))
-    walk_trees(
-        rows, typical, mixtures.player, taken, part.feature, part.threshold, part.child, part.length, part.root,
-        part.depth, part.sizes, total,
-    )  # fmt: skip
-    expected = part.sizes * average_path_length(np.array([part.max_samples]))
-    return 2 ** -(total / expected) if expected.all() else np.full(total.shape, 0.5)
 
 
 COMPANY = 30

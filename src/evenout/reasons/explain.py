@@ -1,7 +1,6 @@
 """Explain scores: a few rows, a list, or a whole collection."""
 
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -12,7 +11,7 @@ from joblib import effective_n_jobs
 from sklearn.utils.validation import check_is_fitted
 
 from evenout.exceptions import InputError
-from evenout.out_of_core.dask_engine import frame_collection
+from evenout.out_of_core.dask_engine import apply_later
 from evenout.out_of_core.engines import Engine, Partition, PartitionRows, Staged, read_rows
 from evenout.reasons.attribution import Attribution, draw_orders, similar_rows, typical_rows
 from evenout.reasons.explanation import CHANGES, Explanation
@@ -97,10 +96,10 @@ def explain_rows(
         raise InputError("{baseline=!r} is unknown; use 'alike' or 'typical'", baseline=baseline)
     array = new_rows(ensemble, X)
     names = getattr(ensemble, "feature_names_in_", column_names(X)) if names is None else names
-    features = Features.of_rows(names, array.shape[1]) if table is None else Features.of_table(table)
+    features = Features.of(table, array.shape[1], names)
     given = X if frame is None else frame
-    similar = similar_rows(background, array) if baseline == "alike" else None
-    typical = background.typical[None] if similar is None else typical_rows(background, similar)
+    similar = similar_rows(background, array) if baseline == "alike" else np.empty((len(array), 0), dtype=np.intp)
+    typical = typical_rows(background, similar) if baseline == "alike" else background.typical[None]
     parts = Attribution(result, features.player, draw_orders(len(features.names))).split(
         array, typical, sensitive_features=sensitive_features, n_threads=effective_n_jobs(ensemble.n_jobs)
     )
@@ -143,9 +142,12 @@ def reason_columns(
     named, texts = np.flatnonzero(before | after | everybody), np.full((len(before), n_reasons), "", dtype=object)
     if len(named):
         few = rows.iloc[named] if hasattr(rows, "iloc") else rows[named]
-        shown = None if frame is None else frame.iloc[named]
-        groups = None if sensitive_features is None else np.asarray(sensitive_features, dtype=object)[named]
-        found = explain_rows(ensemble, few, n_reasons, table=table, frame=shown, sensitive_features=groups)
+        found = explain_rows(
+            ensemble, few, n_reasons, table=table, frame=None if frame is None else frame.iloc[named],
+            sensitive_features=None
+            if sensitive_features is None
+            else np.asarray(sensitive_features, dtype=object)[named],
+        )  # fmt: skip
         for row, at in enumerate(named):
             reasons = found.texts(row)[: found.n_given(row)] or [found.summary(row)]
             texts[at, : len(reasons)] = reasons
@@ -157,16 +159,15 @@ def explain_collection(
     ensemble: Any, X: Any, n_reasons: int = 3, *, sensitive_features: Any = None, **settings: Any
 ) -> Any:
     """Explain a Dask collection lazily: ``ensemble.explain(...).to_frame()`` as a Dask frame."""
+    import dask.dataframe as dd
+
     kinds = {"rank": int, "feature": object, "value": float, "base_part": float, "fair_part": float, "text": object}
     meta = pd.DataFrame({name: pd.Series(dtype=kind) for name, kind in kinds.items()})
-    return frame_collection(partial(_frame_of, ensemble, n_reasons, settings), X, meta, sensitive_features)
-
-
-def _frame_of(
-    ensemble: Any, n_reasons: int, settings: dict[str, Any], X: Any, sensitive_features: Any = None
-) -> pd.DataFrame:
-    explanation = ensemble.explain(X, n_reasons, sensitive_features=sensitive_features, **settings)
-    return explanation.to_frame().astype({"value": float})
+    frames = apply_later(
+        lambda X, **groups: ensemble.explain(X, n_reasons, **groups, **settings).to_frame().astype({"value": float}),
+        X, sensitive_features, meta,
+    )  # fmt: skip
+    return dd.from_delayed(frames, meta=meta, verify_meta=False)
 
 
 def explain_partitions(
@@ -183,12 +184,8 @@ def explain_partitions(
     ``to`` is a folder, reachable by all workers, for one file per partition, ``reasons-000000.parquet``: ``source`` and
     ``row`` say which row of the input it is; ``change``, ``reason_1``, ...
     """
-    shared = engine.share((ensemble, table)), n_reasons, to, everybody
-    return int(engine.reduce(Staged(_read_part, _explain_part), int.__add__, *shared))
-
-
-def _read_part(part: Partition, *shared: Any) -> tuple[Partition, PartitionRows]:  # noqa: ARG001
-    return part, read_rows(part)
+    work = Staged(lambda part, *_: (part, read_rows(part)), _explain_part)
+    return int(engine.reduce(work, int.__add__, engine.share((ensemble, table)), n_reasons, to, everybody))
 
 
 def _explain_part(

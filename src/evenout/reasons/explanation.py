@@ -84,7 +84,7 @@ class Explanation:
     baseline: str
     base_line: float
     fair_line: float
-    similar: IntArray | None = None  # places in the crowd, (m, size)
+    similar: IntArray  # places in the crowd of the rows most like each, (m, size); none if it is held against all
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -154,12 +154,9 @@ class Explanation:
         if feature == len(self.words.features.names):
             return "for {}: {}".format(*self._resemblance(row))
         beside = self.beside[row] if self.baseline == "alike" else None
-        value = self.words.value(feature, self.values[row, feature], self.rows[row], beside, self._near(row))
+        near = self.words.background.crowd[self.similar[row]]
+        value = self.words.value(feature, self.values[row, feature], self.rows[row], beside, near)
         return "; ".join([value, *self.words.notes(feature, self.parts.parts[row, feature], earlier)])
-
-    def _near(self, row: int) -> FloatArray | None:
-        """The training rows most like a row, where it is held against these."""
-        return None if self.similar is None else self.words.background.crowd[self.similar[row]]
 
     def _resemblance(self, row: int) -> tuple[str, str]:
         """Name the group that a row gets most for, and say how much it gets, how alike it is, and by which features."""
@@ -175,15 +172,15 @@ class Explanation:
     def moves(self) -> pd.DataFrame:
         """Why rows entered or left the flagged list: change, text; only those that did, indexed as the table."""
         moved = np.flatnonzero(np.isin(self.changes, ("entered", "left")))
-        texts = [self.move_text(int(row)) for row in moved]
-        return pd.DataFrame({"change": self.changes[moved], "text": texts}, index=self.index[moved])
+        columns = {"change": self.changes[moved], "text": [self.move_text(int(row)) for row in moved]}
+        return pd.DataFrame(columns, index=self.index[moved])
 
     def move_text(self, row: int) -> str:
         """Say what fairness did to a row: where it is beside the line, and which features changed most."""
-        where = _WHERE[str(self.changes[row])]
         lines = zip(self.parts.scores[row], (self.base_line, self.fair_line), strict=True)
         base, fair = (f"{score:.3f} (flagged above {line:.3f})" for score, line in lines)
-        return "; ".join(filter(None, [f"{where}: base score {base}, fair score {fair}", self.move_words(row)]))
+        place = f"{_WHERE[str(self.changes[row])]}: base score {base}, fair score {fair}"
+        return "; ".join(filter(None, [place, self.move_words(row)]))
 
     def move_words(self, row: int) -> str:
         """By what fairness raised or lowered the score of a row most, for those who stay by the sum of all."""
@@ -234,10 +231,14 @@ class Explanation:
     def summary(self, row: int) -> str:
         """Whether one of the reasons of a row is rare by itself or in a pair with another; empty if so."""
         p, given = len(self.words.features.names), self.order[row][: self.n_given(row)].tolist()
-        if any(j == p or self.words.stands_out(j, self.rows[row], self._near(row)) for j in given):
+        near = self.words.background.crowd[self.similar[row]]
+        if any(j == p or self.words.stands_out(j, self.rows[row], near) for j in given):
             return ""
-        many = "no column stands out by itself or in a pair: the score is made of many small differences"
-        return many if self.flagged[row].any() else "nothing stands out"
+        return (
+            "no column stands out by itself or in a pair: the score is made of many small differences"
+            if self.flagged[row].any()
+            else "nothing stands out"
+        )
 
     def lines(self, row: int) -> Iterator[str]:
         """Explain a row, line by line."""

@@ -27,14 +27,11 @@ class Features:
     table: tuple[Numbers | Dates | Categories, ...] = ()  # the columns, where they were encoded here
 
     @classmethod
-    def of_rows(cls, names: Any, d: int) -> "Features":
-        """Of rows that were not encoded here: each column is a feature."""
-        labels = tuple(feature_labels(names, d))
-        return cls(labels, np.arange(d), ("numbers",) * d, labels)
-
-    @classmethod
-    def of_table(cls, table: TableEncoder) -> "Features":
-        """Of the columns that an encoder has learnt, in the order of the encoded ones."""
+    def of(cls, table: TableEncoder | None, d: int, names: Any = None) -> "Features":
+        """Of the columns that an encoder has learnt; of rows that were not encoded here each column is a feature."""
+        if table is None:
+            labels = tuple(feature_labels(names, d))
+            return cls(labels, np.arange(d), ("numbers",) * d, labels)
         columns = table.encoded_columns
         player = np.repeat(np.arange(len(columns)), [len(column.features) for column in columns])
         names, kinds = zip(*((str(column.name), column.kind) for column in columns), strict=True)

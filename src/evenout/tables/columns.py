@@ -81,9 +81,12 @@ def read_as(way: str, texts: AnyArray) -> FloatArray:
     if way == TRUTH:
         return np.array([_TRUTHS.get(text.lower(), np.nan) for text in texts], dtype=np.float64)
     if way == TIME:
-        with_seconds, without = (_dates(texts, clock) % 1.0 * 24.0 for clock in _CLOCKS)
+        with_seconds, without = (read_as(DATE + clock, texts) % 1.0 * 24.0 for clock in _CLOCKS)
         return np.where(np.isnan(with_seconds), without, with_seconds)
-    return _dates(texts, way.removeprefix(DATE))
+    form = way.removeprefix(DATE)
+    if form == "ISO8601" and not all(_ISO.fullmatch(text) for text in texts):
+        return np.full(len(texts), np.nan)
+    return as_days(pd.to_datetime(pd.Series(texts, dtype=object), format=form, utc=True, errors="coerce"))
 
 
 def unit_of(text: str) -> str:
@@ -131,12 +134,6 @@ def _number(way: str, text: str) -> float:
         return float("nan")
     digits = re.sub(r"[,'\s]" if way == NUMBER else r"[.'\s]", "", match["digits"]).replace(",", ".")
     return float(digits) * (-1.0 if match["sign"] in ("-", "\u2212") or match["minus"] else 1.0)
-
-
-def _dates(texts: AnyArray, form: str) -> FloatArray:
-    if form == "ISO8601" and not all(_ISO.fullmatch(text) for text in texts):
-        return np.full(len(texts), np.nan)
-    return as_days(pd.to_datetime(pd.Series(texts, dtype=object), format=form, utc=True, errors="coerce"))
 
 
 _LATEST = 1e7  # days since 1970: the year 29349

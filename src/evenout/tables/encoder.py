@@ -91,21 +91,16 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         try:
             return self.learn({name: ColumnFindings.of(X[name], None) for name in X.columns})
         except SlipError as slip:
-            row = int((column_texts(X[slip.fields["name"]]) == slip.fields["text"]).argmax())
-            slip.fields["where"] = f" in row {row + 1}"
+            found = column_texts(X[slip.fields["name"]]) == slip.fields["text"]
+            slip.fields["where"] = f" in row {found.argmax() + 1}"
             raise
 
     def learn(self, found: dict[str, ColumnFindings]) -> Self:
         """Learn from a summary of each column."""
-        self._store([taken_for(name, each, keep=name in self.keep) for name, each in found.items()])
+        self.take_columns([taken_for(name, each, keep=name in self.keep) for name, each in found.items()])
         roles = {name: likely_role(name, found[name]) for name in self.columns_used if name not in self.keep}
         self.doubts_ = {name: role for name, role in roles.items() if role}
         return self
-
-    @classmethod
-    def of_columns(cls, columns: Sequence[Column]) -> Self:
-        """The encoder that has learnt these columns."""
-        return cls()._store(columns)
 
     def transform(self, X: pd.DataFrame) -> pd.DataFrame | FloatArray:
         """Feature rows of shape (m, d) of a frame that has the columns used, in any order, and maybe others.
@@ -123,16 +118,13 @@ class TableEncoder(TransformerMixin, BaseEstimator):
                 f"have ({shown}); it counts as none of the known values",
                 UnknownCategoryWarning,
             )
-        return self.named(self.encode(X), X.index)
+        return self.encode(X)
 
-    def named(self, rows: FloatArray, index: Any = None) -> pd.DataFrame | FloatArray:
-        """Encoded rows as `transform` gives them."""
-        plain = getattr(self, "_sklearn_output_config", {}).get("transform") == "default"
-        return rows if plain else pd.DataFrame(rows, columns=self.get_feature_names_out(), index=index)
-
-    def encode(self, X: pd.DataFrame) -> FloatArray:
+    def encode(self, X: pd.DataFrame) -> pd.DataFrame | FloatArray:
         """`transform` without a warning of new text: where threads encode many parts, it is counted over all."""
-        return np.column_stack([column.encode(X[column.name]) for column in self.encoded_columns])
+        rows = np.column_stack([column.encode(X[column.name]) for column in self.encoded_columns])
+        plain = getattr(self, "_sklearn_output_config", {}).get("transform") == "default"
+        return rows if plain else pd.DataFrame(rows, columns=self.get_feature_names_out(), index=X.index)
 
     def unknown_values(self, X: pd.DataFrame) -> dict[str, dict[str, int]]:
         """Text that the training table did not have: by column, how many rows of ``X`` hold each value."""
@@ -162,7 +154,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             *(column for column in self.columns_ if isinstance(column, Categories)),
         ]
 
-    def _store(self, columns: Sequence[Column]) -> Self:
+    def take_columns(self, columns: Sequence[Column]) -> Self:
+        """Encode as learnt from a table with these columns."""
         if all(isinstance(column, DroppedColumn) for column in columns):
             more = f"; and {len(columns) - 3} more" if len(columns) > 3 else ""
             notes = "; ".join(f"{column.name!r} is {column.note}" for column in columns[:3])

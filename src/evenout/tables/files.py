@@ -277,8 +277,10 @@ def _read_parquet(path: Path, verbatim: Collection[str], most_columns: int | Non
         named = [name for name in frame.index.names if name is not None]
         frame = (frame.reset_index(level=named) if named else frame).reset_index(drop=True)
     for name in set(verbatim) & set(frame.columns):
-        known = zip(frame[name], frame[name].notna(), strict=True)
-        frame[name] = pd.Series([str(value) if there else "" for value, there in known], dtype=object)
+        frame[name] = pd.Series(
+            [str(value) if known else "" for value, known in zip(frame[name], frame[name].notna(), strict=True)],
+            dtype=object,
+        )
     return frame.rename(columns=str)
 
 

@@ -57,22 +57,8 @@ SHARE_OR_COUNT = Allowed(
     "a share of the rows above 0 and at most 0.5, or a count of rows",
 )
 NONE = Allowed(lambda value: value is None, "None")
-CALLABLE = Allowed(callable, "a function")
 TRUTH = Allowed(lambda value: isinstance(value, bool | np.bool_), "True or False")
-MEDIAN_MULTIPLE = Allowed(
-    lambda value: (
-        isinstance(value, tuple)
-        and len(value) == 2
-        and value[0] == "median"
-        and number(0, np.inf, open_low=True).allows(value[1])
-    ),
-    "('median', a number above 0)",
-)
 CONFIDENCE = Allowed(lambda c: number(0.5, 1).allows(c) and c < 1, "a number of at least 0.5 and below 1")
-NAMES = Allowed(
-    lambda value: isinstance(value, tuple | list) and all(isinstance(name, str) for name in value),
-    "a tuple of column names",
-)
 ANY_JOBS = NONE | Allowed(lambda value: integer(-np.inf).allows(value) and value != 0, "an integer other than 0")
 CLASSIFIER = NONE | Allowed(
     lambda c: hasattr(c, "get_params") and hasattr(c, "predict_proba"), "a classifier with predict_proba"
@@ -81,7 +67,10 @@ CLASSIFIER = NONE | Allowed(
 CONSTRAINT = one_of(WEIGHTS)
 
 GROUPS = {  # of `evenout.Groups`
-    "continuous": NAMES,
+    "continuous": Allowed(
+        lambda value: isinstance(value, tuple | list) and all(isinstance(name, str) for name in value),
+        "a tuple of column names",
+    ),
     "bands": integer(2),
     "cross": Allowed(lambda value: isinstance(value, bool), "True, False") | one_of(("both",)),
     "min_size": integer(2),
@@ -89,12 +78,22 @@ GROUPS = {  # of `evenout.Groups`
     "unknown": one_of(("error", "ignore")),
 }
 INDIVIDUAL = {  # of `evenout.Individual`
-    "length_scale": one_of(("minmax",)) | number(0, np.inf, open_low=True) | MEDIAN_MULTIPLE,
+    "length_scale": one_of(("minmax",))
+    | number(0, np.inf, open_low=True)
+    | Allowed(
+        lambda value: (
+            isinstance(value, tuple)
+            and len(value) == 2
+            and value[0] == "median"
+            and number(0, np.inf, open_low=True).allows(value[1])
+        ),
+        "('median', a number above 0)",
+    ),
     "pairs": one_of(PAIR_METHODS),
 }
 ENSEMBLE = {  # of `evenout.FairOutlierEnsemble`
     "standardize": TRUTH,
-    "combination": one_of(COMBINATIONS) | CALLABLE,
+    "combination": one_of(COMBINATIONS) | Allowed(callable, "a function"),
     "scaling": one_of(SCALINGS),
     "bias_reduction": NONE | number(0, 1),
     "flag_rate_ratio": NONE | number(0, 1, open_low=True),
