@@ -213,7 +213,8 @@ class ScoreRepair(TakesSettings, TransformerMixin, BaseEstimator):
 
     def predict(self, scores: Any, *, sensitive_features: Any = None) -> IntArray:
         """-1 for rows whose repaired score is above ``threshold_``, and 1 for all others, shape (m,)."""
-        return outlier_labels(self.threshold_ - self.transform(scores, sensitive_features=sensitive_features))
+        repaired = self.transform(scores, sensitive_features=sensitive_features)
+        return outlier_labels(self.threshold_ - repaired)
 
     def fit_transform(self, scores: Any, y: Any = None, *, sensitive_features: Any = None) -> FloatArray:  # noqa: ARG002
         """Fit, and repair the training scores."""
@@ -606,7 +607,8 @@ class BlindRepair(TakesSettings, TransformerMixin, BaseEstimator):
 
     def predict(self, scores: Any, X: Any) -> IntArray:
         """-1 for rows whose repaired score is above ``threshold_``, and 1 for all others, shape (m,)."""
-        return outlier_labels(self.threshold_ - self.transform(scores, X))
+        repaired = self.transform(scores, X)
+        return outlier_labels(self.threshold_ - repaired)
 
     def plan(
         self,
