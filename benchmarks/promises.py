@@ -9,8 +9,9 @@ are fitted on, half of it at most, and the other half is judged. Pools are ``def
 `FairOutlierEnsemble`, and `BlindRepair` of the default pool's base score. Each is asked for 80 % less bias, and for
 flag rates of at least 0.8 and 0.9 of each other.
 
-*Said less got* is to be between -0.05 and 0.02 on average, over fits that found a gap. ``found`` is their share. Where
-it is small, the gap of these fits is mostly chance, and what they say is too low: they were picked for it. A ratio of
+*Said less got* is to be between -0.05 and 0.02 on average, over fits that found a gap, in all populations together.
+``found`` is their share. In a population where it is small, the gap of these fits is mostly chance, and what they say
+is too low: they were picked for it. The mean of one population over 100 fits has an error of some 0.02. A ratio of
 counted rates is too low where few are counted: in tables ``got`` is too low, and ``got_pooled``, from the rates of all
 fits together, too high, as errors of single rules cancel there.
 """
@@ -41,6 +42,7 @@ OTHERS: dict[str, tuple[tuple[float, ...], tuple[float, ...], tuple[float, ...],
     "heavy tails": ((0.9, 0.1), (0.0, 1.5), (1.0, 1.8), 10),
 }
 POPULATIONS = (*FIRST, *OTHERS)
+ALL = "all populations"
 TABLES = ("credit", "communities", "mammography")
 SIZES = (1000, 2000, 5000, 10_000)
 POOLS = ("default", "paper", "BlindRepair")
@@ -156,7 +158,7 @@ def summarise(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
                 "got_where_on_target": float(got[met].mean()) if met.any() else None,
             }
             same = len({len(one["rates"]) for one in fits}) == 1
-            if request == "flag_rate_ratio" and same:
+            if request == "flag_rate_ratio" and same and source != ALL:
                 cell["got_pooled"] = float(rate_ratio(np.mean([one["rates"] for one in fits], axis=0)))
             cell["honest"] = bool(LEAST <= cell["said_less_got"] <= MOST)
         table.append(cell)
@@ -195,7 +197,8 @@ def main() -> None:
     fits, sizes = (4, [1000, 2000]) if given.quick else (given.fits, given.sizes)
     jobs = product(given.sources, sizes, given.pools, range(fits))
     parts = Parallel(n_jobs=given.workers)(delayed(run)(*job) for job in jobs)
-    table = summarise([one for part in parts for one in part])
+    found = [one for part in parts for one in part]
+    table = summarise([*found, *(one | {"source": ALL} for one in found if one["source"] in POPULATIONS)])
     show(table)
     if given.json:
         print(json.dumps(table))
