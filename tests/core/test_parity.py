@@ -419,7 +419,7 @@ def test_free_covariance_is_that_of_the_error_it_is_derived_from(G):
         np.ones((K, G), dtype=bool),
         Comparison.of_all(G),
     )
-    found = _HeldOut(means, np.zeros(m), removed, np.zeros(m), kept, 1.0).free_covariance()
+    found = _HeldOut(means, np.zeros(m), removed, np.zeros(m), kept, np.zeros(m), 1.0).free_covariance()
     E = np.einsum("ij,nfgj->nifg", root, rng.normal(size=(n, K, G, m + 1))) / np.sqrt(size)
     Q = quadratic(G)
     N = np.array([np.trace(Q @ np.diag(cov[i, i] / size)) for i in range(m + 1)])
