@@ -87,9 +87,9 @@ class Timed:
         start = time.perf_counter()
         result = super().reduce(work, merge, *shared)  # type: ignore[misc]
         seconds = time.perf_counter() - start
-        step = work.work if isinstance(work, Staged) else work
-        name = (shared[0] if step.__name__ in ("_walk_part", "_score_found") else step).__name__
-        name = name.strip("_").removesuffix("_part")
+        step = next(filter(callable, shared), work)  # passes over scored rows say what is done with these
+        step = step.args[0] if isinstance(step, partial) else step.work if isinstance(step, Staged) else step
+        name = step.__name__.strip("_").removesuffix("_part")
         name = f"{name} again" if name in self.passes else name
         self.passes[name] = {"seconds": seconds, "result_mb": _mb(result)}
         return result
