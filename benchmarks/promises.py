@@ -9,11 +9,10 @@ are fitted on, half of it at most, and the other half is judged. Pools are ``def
 `FairOutlierEnsemble`, and `BlindRepair` of the default pool's base score. Each is asked for 80 % less bias, and for
 flag rates of at least 0.8 and 0.9 of each other.
 
-*Said less got* is to be between -0.05 and 0.02 on average, over fits that found a gap, in all populations together.
-``found`` is their share. In a population where it is small, the gap of these fits is mostly chance, and what they say
-is too low: they were picked for it. The mean of one population over 100 fits has an error of some 0.02. A ratio of
-counted rates is too low where few are counted: in tables ``got`` is too low, and ``got_pooled``, from the rates of all
-fits together, too high, as errors of single rules cancel there.
+*Said less got* is to be between -0.05 and 0.02 on average, over fits that found a gap; ``found`` is their share. The
+last lines take all populations together. Where few fits find a gap, it is mostly chance in these, and what they say is
+too low: they were picked for it. A ratio of counted rates is too low where few are counted: in tables ``got`` is too
+low, and ``got_pooled``, from the rates of all fits together, too high, as errors of single rules cancel there.
 """
 
 import argparse
