@@ -1,6 +1,6 @@
 """Compare what fits say of unseen rows with what these get: promises of means and of flags, with detectors fitted anew.
 
-    python benchmarks/promises.py --json --workers 16   # 100 fits each: hours of one core, divided by the workers
+    python benchmarks/promises.py --json --workers 16   # 100 fits each: six hours of one core, divided by the workers
     python benchmarks/promises.py --quick               # 4 fits each of 1000 and 2000 rows, some minutes
 
 *Populations*: so many rows of a drawn population are fitted on, and 50,000 others of it are judged. The estimate of
@@ -19,7 +19,10 @@ import argparse
 import json
 import warnings
 from collections import defaultdict
+from collections.abc import Iterator
+from functools import cache
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -83,21 +86,44 @@ def cut(source: str, n: int, fit: int) -> tuple[FloatArray, IntArray, FloatArray
     return X[own], groups[own], X[judged], groups[judged]
 
 
-def run(source: str, n: int, pool: str, fit: int) -> list[dict[str, Any]]:
-    """One fit, asked for each of the requests."""
+def _kept(jobs: list[tuple[Any, ...]], path: Path | None, workers: int) -> Iterator[dict[str, Any]]:
+    """Results of all jobs; those that a file has are not run again, and it gets the others one by one."""
+    lines = path.read_text().splitlines() if path is not None and path.exists() else []
+    before = {json.dumps(job): found for job, found in map(json.loads, lines)}
+    left = [job for job in jobs if json.dumps(job) not in before]
+    for job in jobs:
+        yield from before.get(json.dumps(job), [])
+    parts = Parallel(n_jobs=workers, return_as="generator")(delayed(run)(*job) for job in left)
+    for job, found in zip(left, parts, strict=True):
+        if path is not None:
+            with path.open("a") as file:
+                file.write(json.dumps([job, found]) + "\n")
+        yield from found
+
+
+@cache
+def _sizes(source: str, sizes: tuple[int, ...]) -> list[int]:
+    """Sizes that differ: of a small table a half is all that can be fitted on."""
+    if source in POPULATIONS:
+        return list(sizes)
+    half = len(load(source, 0)[0]) // 2
+    return sorted({min(size, half) for size in sizes})
+
+
+def run(source: str, n: int, detectors: str, pools: list[str], fit: int) -> list[dict[str, Any]]:
+    """One fit of some detectors, asked for each of the requests in each of their pools."""
     X, groups, new, new_groups = cut(source, n, fit)
     settings: dict[str, Any] = {"random_state": fit, "n_jobs": 1, "groups": Groups(min_size=10)}
     found = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model = FairOutlierEnsemble("paper" if pool == "paper" else "default", **settings)
-        model.fit(X, sensitive_features=groups)
+        model = FairOutlierEnsemble(detectors, **settings).fit(X, sensitive_features=groups)
         kept = read_groups(groups, len(groups), settings["groups"]).labels
         compared = np.isin(new_groups.astype(str), kept)
         codes = np.unique(new_groups[compared], return_inverse=True)[1]
         S = model.detector_scores(new)
         base = model._result.scores.base(S)
-        for way, asked in REQUESTS:
+        for pool, (way, asked) in product(pools, REQUESTS):
             if pool == "BlindRepair":
                 repair = BlindRepair(**(settings | {way: asked}))
                 told: Any = repair.fit(model.target_, X, sensitive_features=groups)
@@ -191,12 +217,21 @@ def main() -> None:
     parser.add_argument("--sources", nargs="+", choices=[*POPULATIONS, *TABLES], default=[*POPULATIONS, *TABLES])
     parser.add_argument("--quick", action="store_true", help="4 fits each of 1000 and 2000 rows")
     parser.add_argument("--workers", type=int, default=1, help="processes, each with one thread")
+    parser.add_argument(
+        "--kept", type=Path, help="a file of single fits, read and added to: what it has is not run again"
+    )
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
     fits, sizes = (4, [1000, 2000]) if given.quick else (given.fits, given.sizes)
-    jobs = product(given.sources, sizes, given.pools, range(fits))
-    parts = Parallel(n_jobs=given.workers)(delayed(run)(*job) for job in jobs)
-    found = [one for part in parts for one in part]
+    by_detectors = {"paper": [pool for pool in given.pools if pool == "paper"]}
+    by_detectors["default"] = [pool for pool in given.pools if pool != "paper"]
+    jobs = [
+        (source, n, detectors, pools, fit)
+        for fit, source, (detectors, pools) in product(range(fits), given.sources, by_detectors.items())
+        for n in _sizes(source, tuple(sizes))
+        if pools
+    ]
+    found = list(_kept(jobs, given.kept, given.workers))
     table = summarise([*found, *(one | {"source": ALL} for one in found if one["source"] in POPULATIONS)])
     show(table)
     if given.json:
