@@ -23,8 +23,7 @@ import argparse
 import json
 import warnings
 from collections.abc import Callable, Iterator
-from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -34,8 +33,6 @@ from evenout import FairOutlierEnsemble, Groups, Resemblance
 from evenout.core.flags import flag_threshold, group_rates, rate_ratio
 from evenout.core.types import AnyArray, BoolArray, FloatArray, IntArray
 from evenout.datasets import list_scenarios
-from evenout.fitting.choose import open_tradeoffs
-from evenout.fitting.settings import Settings
 from evenout.metrics import average_precision, demographic_parity, roc_auc
 from halves import load
 
@@ -166,26 +163,15 @@ def fitted(rows: Half, seed: int, settings: dict[str, Any]) -> FairOutlierEnsemb
     return model.fit(rows.X, sensitive_features=rows.groups)
 
 
-def corrected(model: FairOutlierEnsemble, settings: dict[str, str]) -> FairOutlierEnsemble:
-    """Results of a fit with other settings; detectors, resemblance and sums are not computed again."""
-    other = copy(model).set_params(**settings)
-    found, asked = model._result, Settings.read(other.get_params(deep=False))
-    resembling = found.scores.width - found.scores.n_detectors
-    other._result = replace(found, path=open_tradeoffs(asked, found.path.cross, resembling))
-    return other
-
-
 def tell(name: str, splits: int) -> Story:
     """Run all methods on every half of one data set."""
     warnings.simplefilter("ignore")  # what cannot be reached or detected is in the table
     story = Story(name)
     for split in range(splits):
         for fit, judge in halves(name, split):
-            fits = [fitted(fit, split, METHODS[method]) for method in ("weights", "both")]
             for method, settings in METHODS.items():
-                model = fits[0] if method == "weights" else corrected(fits[1], settings)
-                if method in ("weights", "both"):
-                    columns = model._scored(lambda _, S: S, judge.X)
+                model = fitted(fit, split, settings)
+                columns = model._scored(lambda _, S: S, judge.X)
                 base = model._result.scores.base(columns)
                 if method == "weights":
                     story.base.add(judge, base, base, None)

@@ -76,13 +76,13 @@ def population(name: str, n: int, rng: np.random.Generator) -> tuple[FloatArray,
 
 def cut(source: str, n: int, fit: int) -> tuple[FloatArray, IntArray, FloatArray, IntArray]:
     """Rows to fit on and rows to judge on."""
-    rng = np.random.default_rng([fit, n, (*POPULATIONS, *TABLES).index(source)])
+    index = (*POPULATIONS, *TABLES).index(source)
     if source in POPULATIONS:
+        rng = np.random.default_rng([fit, n, index])
         return *population(source, n, rng), *population(source, JUDGED, rng)
-    X, _, groups = load(source, fit)
-    order = rng.permutation(len(X))
-    half = len(X) // 2
-    own, judged = order[:half][:n], order[half:]
+    X, _, groups = load(source, fit // 2)
+    halves = np.array_split(np.random.default_rng([fit // 2, n, index]).permutation(len(X)), 2)
+    own, judged = halves[fit % 2][:n], halves[1 - fit % 2]  # in turn: a half that is more even is judged as well
     return X[own], groups[own], X[judged], groups[judged]
 
 

@@ -562,7 +562,7 @@ class BlindRepair(TakesSettings, TransformerMixin, BaseEstimator):
                 self.classifier, Z, sample.members, folds,
                 seed=settings.seed, n_jobs=self.n_jobs, stands_for=sample.weight,
             )  # fmt: skip
-            held = FlagRows(cross.without[folds, np.arange(len(t))], t, sample, folds)
+            held = FlagRows(cross.without[folds, np.arange(len(t))], t, sample, folds, cross.views(t))
             path = TradeoffPath(cross.sums(t, sample), tuple(settings.fairness.items()), noise_aware=True)
             path, choice, ratio, price = settle(settings, path, held, cross=cross)
             v, V = path.weights(choice.alpha), path.fold_weights(np.array([choice.alpha]), "unseen")

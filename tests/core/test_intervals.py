@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 from scipy import stats
 from scipy.integrate import quad
-from scipy.special import ndtri
+from scipy.special import ndtr, ndtri
 
-from evenout.core.intervals import expected_shortfall, noncentral_interval, ratio_interval
+from evenout.core.intervals import expected_shortfall, noncentral_interval, picked_share, ratio_interval
 
 
 def intervals(x, freedom, confidence=0.95, scale=1.0):
@@ -142,3 +142,19 @@ def test_shortfall_without_any_error_is_what_is_missing():
     for error in (0.0, float("nan")):
         assert expected_shortfall(0.8, 0.7, error) == pytest.approx(0.1)
         assert expected_shortfall(0.8, 0.9, error) == 0.0
+
+
+@pytest.mark.parametrize("d", [2.0, 2.5, 3.0, 4.0, 8.0])
+def test_a_gap_that_a_test_has_picked_is_larger_than_the_true_one_by_the_share_that_is_taken_off(d):
+    z = np.abs(np.random.default_rng(0).normal(d, 1.0, size=6000))
+    z = z[z > -ndtri(0.025)]
+    share = np.array([picked_share(2.0 * ndtr(-each), 0.05) for each in z])
+    assert (share * z).mean() == pytest.approx(d, abs=0.3)
+    assert d > 3.0 or z.mean() > d + 0.25  # without it
+
+
+def test_nothing_is_taken_off_a_gap_that_is_beyond_doubt():
+    shares = [picked_share(p, 0.05) for p in (0.05, 0.02, 1e-3, 1e-8, 1e-11, 1e-13, 0.0)]
+    assert shares == sorted(shares)
+    assert shares[-1] == 1.0
+    assert 0.5 < shares[0] < 0.6

@@ -2,7 +2,9 @@
 
 import numpy as np
 import pytest
+from sklearn.neighbors import LocalOutlierFactor
 
+from evenout import FairOutlierEnsemble
 from evenout.core.flags import FlagRows, flag_threshold, group_rates, rate_ratio
 from evenout.core.membership import Membership
 from evenout.core.ruler import Sample
@@ -62,3 +64,19 @@ def test_a_promise_is_kept_and_nothing_is_promised_on_a_handful_of_flags(found):
     stated, true = np.mean(met, axis=0)
     assert stated == pytest.approx(true, abs=0.05)
     assert np.mean([max(ASKED - truth, 0.0) for _, truth in met]) <= 0.05  # as much as may be missing
+
+
+def test_the_rule_that_judges_a_fold_was_made_as_if_that_fold_did_not_exist():
+    """Detectors, base score and resemblance: a fit of the other rows gives them, bit for bit."""
+    rng = np.random.default_rng(4)
+    groups = rng.choice(3, 300, p=[0.5, 0.3, 0.2])
+    X = rng.normal(size=(300, 3)) + 0.4 * groups[:, None]
+    detectors = [(f"lof {k}", LocalOutlierFactor(n_neighbors=k, novelty=True)) for k in (5, 20, 60)]
+    model = FairOutlierEnsemble(detectors, alpha=1.0, random_state=0)
+    seen = model.fit(X, sensitive_features=groups)._result.seen
+    for fold in range(5):
+        of = seen.folds != fold
+        others = model.fit(X[of], sensitive_features=groups[of])._result
+        np.testing.assert_array_equal(seen.views.t[fold + 1][of], others.target)
+        np.testing.assert_array_equal(seen.views.maps[fold + 1], others.seen.views.maps[0])
+        np.testing.assert_allclose(seen.views.r[fold + 1][of], others.seen.views.r[0], rtol=1e-12)

@@ -19,6 +19,7 @@ Resemblance among the flagged rows may differ from that among all rows. So the r
 groups themselves, each ``r_g`` is multiplied by the relative error of its count, and the programme is solved again.
 """
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from numbers import Integral
@@ -109,30 +110,75 @@ def beyond_equal_rates(flagged: FloatArray, rows: IntArray) -> FloatArray:
 
 
 @dataclass(frozen=True)
+class Views:
+    """The rows as 1 + K models score them, of all rows and without each fold: what rules for flags are solved on.
+
+    A model scores the rows that it has learnt from as its training rows, the others as new ones. So a rule that is
+    solved on the rows outside a fold, by the model without it, has seen nothing of that fold, and is made just as the
+    rule of all rows is. ``t`` (1 + K, n) are base scores, and ``r`` (1 + K, n, G) is how much rows resemble each group,
+    ``r = Z @ maps`` of the moving columns Z (n, c), the first of which is 1.
+    """
+
+    t: Annotated[FloatArray, "V n"]
+    r: Annotated[FloatArray, "V n G"]
+    maps: Annotated[FloatArray, "V c G"]
+
+    @classmethod
+    def learn(cls, Z: FloatArray, t: FloatArray, sample: Sample, of: BoolArray) -> "Views":
+        """One view: the moving columns (n, c) and the base score (n,) by a model that was learnt on rows ``of``."""
+        centre, B = linear_resemblance(Z[of], sample if of.all() else sample.of(of))
+        maps = np.vstack([1.0 - centre @ B, B])
+        return cls(t[None], (maps[0] + Z @ B)[None], maps[None])
+
+    @classmethod
+    def stacked(cls, views: Sequence["Views"]) -> "Views":
+        """Several views of the same rows."""
+        return cls(*(np.concatenate([getattr(view, name) for view in views]) for name in ("t", "r", "maps")))
+
+    def of_new(self, scored: Iterable[tuple[FloatArray, FloatArray]]) -> "Views":
+        """These views of new rows, by the same maps, from their moving columns and base scores by each model."""
+        parts = [(t, maps[0] + Z @ maps[1:]) for maps, (Z, t) in zip(self.maps, scored, strict=True)]
+        return Views(np.stack([t for t, _ in parts]), np.stack([r for _, r in parts]), self.maps)
+
+    def among(self, rows: BoolArray | slice) -> "Views":
+        """Those of some rows."""
+        return Views(self.t[:, rows], self.r[:, rows], self.maps)
+
+    def __add__(self, other: "Views") -> "Views":
+        """Those of these rows, and of others behind them."""
+        t, r = (np.concatenate(parts, axis=1) for parts in ((self.t, other.t), (self.r, other.r)))
+        return Views(t, r, self.maps)
+
+
+@dataclass(frozen=True)
 class FlagRows:
     """Held-out rows whose flags are counted, with their groups, weights and clusters in ``sample``.
 
-    A row of fold f is scored by the weights that were solved without f. ``nested`` (K, n, G) are the last G columns of
-    S for all rows, as learnt without each fold; ``n_rows`` is the number of all rows, where these are some of them.
+    S and t are by models that have not seen the row: a row of fold f is scored by the model, and by the weights, that
+    were made without f. Without ``views``, all models score the rows alike. ``n_rows`` is the number of all rows, where
+    these are some of them.
     """
 
     S: Annotated[FloatArray, "n k"]
     t: Annotated[FloatArray, "n"]
     sample: Sample
     folds: Annotated[IntArray, "n", Within(0, 2**31)]
-    nested: Annotated[FloatArray, "K n G"] | None = None
+    views: Views | None = None
     n_rows: Annotated[int, Within(0, MOST_ROWS)] | None = None
 
     def check(self) -> None:
-        """Require a membership of each row, and nested columns of each fold."""
-        require(self.sample.members.weights.shape[0] == len(self.t), "sample", "has the wrong number of rows")
-        n_folds = int(self.folds.max(initial=-1)) + 1
-        require(self.nested is None or len(self.nested) >= n_folds, "nested", "has too few folds")
+        """Require a membership of each row, and a view of each fold."""
+        n, G = self.sample.members.weights.shape
+        require(n == len(self.t), "sample", "has the wrong number of rows")
+        if self.views is not None:
+            n_views, *shape = self.views.r.shape
+            require(n_views >= int(self.folds.max(initial=-1)) + 2, "views", "has too few folds")
+            require(shape == [n, G], "views", "has the wrong shape")
 
     def among(self, rows: BoolArray | slice, sample: Sample, n_rows: int | None) -> "FlagRows":
         """Some of the rows, with their ``sample``."""
-        nested = None if self.nested is None else self.nested[:, rows]
-        return FlagRows(self.S[rows], self.t[rows], sample, self.folds[rows], nested, n_rows)
+        views = None if self.views is None else self.views.among(rows)
+        return FlagRows(self.S[rows], self.t[rows], sample, self.folds[rows], views, n_rows)
 
     @cached_property
     def compares(self) -> BoolArray:
@@ -178,12 +224,6 @@ class FlagRows:
     def ratio(self, marked: BoolArray) -> FloatArray:
         """Lowest over highest share of marked rows (n, m) of groups that are compared, shape (m,)."""
         return lowest_over_highest(self.sample.means(marked), self.compares)
-
-    def without(self, fold: int) -> FloatArray:
-        """The columns of all rows, as learnt without a fold, shape (n, k)."""
-        if self.nested is None:
-            return self.S
-        return np.column_stack([self.S[:, : -self.nested.shape[2]], self.nested[fold]])
 
     def narrowed(self, share: float) -> "FlagRows":
         """The rows without groups of a stratum that are too small for a ratio of flag rates; see `ENOUGH`.

@@ -512,7 +512,7 @@ def estimate_ratio(rates: Means, *, solved: bool = False, confidence: float = 0.
 
     A rule that was ``solved`` for even counts evens out chance along with the gap. Its counts on held-out folds come
     out as asked, since a chance surplus in one fold is a shortfall in the folds that the rule was solved on. On new
-    rows the rule is off by that chance, one way or the other: its ratio is the median of `noisy_ratios`.
+    rows the rule is off by that chance, one way or the other: its ratio is the mean of `noisy_ratios`.
     """
     compares = rates.compares
     if not compares.any():
@@ -525,7 +525,7 @@ def estimate_ratio(rates: Means, *, solved: bool = False, confidence: float = 0.
         of_ratio=True, compared=compares[own],
     )  # fmt: skip
     if solved:
-        value = float(np.median(again))
+        value = float(again.mean())
         low = min(low, float(np.percentile(again, 50.0 * (1.0 - confidence))))
     return RatioEstimate(value, float(again.std()), (min(low, value), max(min(high, 1.0), value)))
 

@@ -2,15 +2,15 @@
 
 The rule for flags is ``y = t - sum_g lambda_g r_g``, where ``r_g`` is how much a row resembles group g, or what the
 columns of an ensemble predict of that by least squares; lambda is solved for (`evenout.core.flags`) on all rows and
-without each fold, and judged on held-out rows. For equal means lambda is a point on the path of the anchored problem
-whose columns are the resemblances.
+without each fold, as the model of these scores them, and judged on held-out rows. For equal means lambda is a point on
+the path of the anchored problem whose columns are the resemblances.
 
 Groups that are known by their probabilities leave open which of the rows with the same probabilities are members. The
 outcome of a score that knows more about the group than the probabilities do is known within bounds alone
 (`core.ruler.mean_bounds`). Labels of rows that were chosen by an unknown rule say nothing about rows without a label.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -20,14 +20,14 @@ from evenout.core.cells import CrossFit
 from evenout.core.flags import (
     ENOUGH,
     FlagRows,
+    Views,
     even_flags,
     first_even,
     flag_p_value,
     flag_threshold,
-    linear_resemblance,
     most_kept,
 )
-from evenout.core.intervals import expected_shortfall
+from evenout.core.intervals import expected_shortfall, picked_share
 from evenout.core.parity import DemographicParity
 from evenout.core.path import (
     HALF_SHARED,
@@ -71,14 +71,12 @@ _PROBABLE = (
 
 
 def _stated(
-    choice: Choice, rows: FlagRows, V: FloatArray, share: float, asked: float | None, rates: Means, *, solved: bool
+    choice: Choice, rows: FlagRows, V: FloatArray, share: float, asked: float | None, ratio: RatioEstimate
 ) -> tuple[Choice, RatioEstimate]:
     """The choice and the ratio of flag rates, as far as they can be known.
 
-    ``V`` (K, 1, k + 1) are the chosen weights of each fold, ``rates`` the flag rates by these, ``asked`` is the ratio
-    that was asked for, if one was, and a rule that was ``solved`` for is itself noisy.
+    ``V`` (K, 1, k + 1) are the chosen weights of each fold, ``asked`` is the ratio that was asked for, if one was.
     """
-    ratio = estimate_ratio(rates, solved=solved)
     doubt = rows.sample.doubt
     given = asked is None and np.isnan(choice.asked)  # a place on the path: nothing was asked for
     if not doubt or not rows.compares.any() or (doubt == "labels" and given):
@@ -134,20 +132,6 @@ Counter = Callable[[FloatArray], Means]
 
 
 @dataclass(frozen=True)
-class Resemblances:
-    """Rows, and how much they resemble each group: ``own`` (n, G) for the rule of all rows, ``without`` (K, n, G).
-
-    The latter are for the rules without each fold. The columns of ``rows`` are the resemblances by classifiers that
-    have not seen the row. ``count`` maps lambda of each fold (K, G) to flag rates, where there are more rows.
-    """
-
-    rows: FlagRows
-    own: FloatArray
-    without: FloatArray
-    count: Counter | None = None
-
-
-@dataclass(frozen=True)
 class EvenRule:
     """A candidate rule: lambda from all rows (G,) and from each training fold (K, G), and the held-out rows it flags.
 
@@ -169,22 +153,37 @@ class EvenRule:
     gap: bool = True
 
     @classmethod
-    def solve(cls, looks: Resemblances, share: float, aim: float) -> "EvenRule":
-        """Solve for the best rule of a ratio; 0 is the base score itself."""
-        rows, n_groups = looks.rows, looks.own.shape[1]
-        own, without = np.zeros(n_groups), np.zeros((len(looks.without), n_groups))
+    def solve(
+        cls, rows: FlagRows, views: Views, share: float, aim: float, luck: FloatArray, count: Counter | None
+    ) -> "EvenRule":
+        """Solve for the best rule of a ratio; 0 is the base score itself.
+
+        The columns of ``rows`` are resemblances by models that have not seen the row. The rule of all rows has a share
+        of ``1 / K`` more rows than those that held-out folds were counted by. What a rule loses on new rows goes by
+        one over its rows, so it loses as much less. ``luck`` (G,) is by how much chance has raised the rates of the
+        base score, as far as the test for a gap has picked it; that of a rule solved for these counts has it too.
+        """
+        (t, r), n_groups = (views.t, views.r), views.r.shape[2]
+        own, without = np.zeros(n_groups), np.zeros((len(r) - 1, n_groups))
         if aim > 0:
-            own = even_flags(rows.t, looks.own, rows.sample, flagged=share, ratio=aim)
-            parts = [(r, rows.folds != fold) for fold, r in enumerate(looks.without)]
+            own = even_flags(t[0], r[0], rows.sample, flagged=share, ratio=aim)
+        if own.any():
+            parts = [(f, rows.folds != f - 1) for f in range(1, len(r))]
             without = np.stack(
-                [even_flags(rows.t[of], r[of], rows.sample.of(of), flagged=share, ratio=aim) for r, of in parts]
+                [even_flags(t[f][of], r[f][of], rows.sample.of(of), flagged=share, ratio=aim) for f, of in parts]
             )
         V = np.column_stack([-without, np.ones(len(without))])[:, None]  # of (r, t)
-        rates = rows.measured(V, share) if looks.count is None else looks.count(without)
-        before, after = (_standing(rows, score, share) for score in (rows.t, rows.t - looks.own @ own))
-        counted, ratio = estimate_ratio(rates), estimate_ratio(rates, solved=bool(without.any()))
-        stands_out = after / before if before > 0 else 1.0
-        return cls(own, without, rows.flagged(V, share), counted, ratio, noisy_ratios(rates), stands_out)
+        rates = expected = rows.measured(V, share) if count is None else count(without)
+        before, after = (_marked(score, rows.sample, share) for score in (t[0], t[0] - r[0] @ own))
+        if own.any():
+            trained = rows.sample.means(after)
+            mean = np.clip((rates.mean + (trained - rates.mean) / len(without)) / luck, 0.0, 1.0)
+            scale = np.sqrt(np.nan_to_num(mean / np.where(rates.mean > 0, rates.mean, np.nan), nan=1.0))
+            expected = replace(rates, mean=mean, cov=rates.cov * np.outer(scale, scale))
+        stood, stands = (_standing(t[0], over, rows.sample) for over in (before, after))
+        counted, ratio = estimate_ratio(rates), estimate_ratio(expected, solved=bool(own.any()))
+        stands_out = stands / stood if stood > 0 else 1.0
+        return cls(own, without, rows.flagged(V, share), counted, ratio, noisy_ratios(expected), stands_out)
 
     def reaches(self, asked: float, *, promised: bool) -> bool:
         """Whether new rows get the ratio asked for, as far as can be known; or, not ``promised``, whether counts do."""
@@ -208,7 +207,9 @@ class EvenRule:
         return replace(self, message=f"{{flag_rate_ratio=:g}} cannot be promised on unseen rows: {reached}. {hint}")
 
 
-def even_rule(looks: Resemblances, share: float, asked: float, hint: str) -> EvenRule:
+def even_rule(
+    rows: FlagRows, views: Views, share: float, asked: float, hint: str, count: Counter | None = None
+) -> EvenRule:
     """Solve for even flag rates of the ``share`` of rows that is flagged; ``hint`` ends the message where it is missed.
 
     The programme is solved for the ratio that is asked for and, where held-out rows do not show it, for larger ones. A
@@ -218,14 +219,22 @@ def even_rule(looks: Resemblances, share: float, asked: float, hint: str) -> Eve
     reason. If no rule meets that, the first one is taken whose counts alone show the ratio, though perhaps by chance.
     If there is none, going further must pay: smaller ratios are solved for too, and among the rules whose flagged stand
     out by nine tenths, the least even one is taken that is within one standard error of the most even one.
+
+    The columns of ``rows`` are resemblances, as in `EvenRule.solve`; ``count`` maps lambda of each fold (K, G) to flag
+    rates, where there are more rows than these.
     """
-    base = EvenRule.solve(looks, share, 0.0)
-    p = flag_p_value(looks.rows, share)
+    luck = np.ones(rows.sample.members.n_groups)
+    base = EvenRule.solve(rows, views, share, 0.0, luck, count)
+    p = flag_p_value(rows, share)
     if p > SIGNIFICANCE:
         return replace(base, message=no_gap_message(p, "").replace(*_FLAGS_ALIKE), gap=False)
+    sample, kept = rows.sample, picked_share(p, SIGNIFICANCE)
+    rates = (sample.means(base.flagged[:, 0]) * sample.size + 0.5) / (sample.size + 1.0)  # none is 0
+    for groups in sample.compared.groups_among(np.asarray(rows.compares.any(axis=0))):
+        luck[groups] = (rates[groups] / np.average(rates[groups], weights=sample.total[groups])) ** (1.0 - kept)
     tried = []
     for aim in (asked, (1.0 + asked) / 2.0, 1.0):
-        tried.append(EvenRule.solve(looks, share, aim))
+        tried.append(EvenRule.solve(rows, views, share, aim, luck, count))
         if tried[-1].reaches(asked, promised=True):
             return replace(tried[-1], met=True)
     for rule in tried:
@@ -233,9 +242,9 @@ def even_rule(looks: Resemblances, share: float, asked: float, hint: str) -> Eve
             return rule.missed(hint)
     before = base.ratio.value
     lower = [before + part * (asked - before) for part in (1.0 / 3.0, 2.0 / 3.0) if 0 < before < asked]
-    tried = [base, *(EvenRule.solve(looks, share, aim) for aim in lower), *tried]
+    tried = [base, *(EvenRule.solve(rows, views, share, aim, luck, count) for aim in lower), *tried]
     close = [rule for rule in tried if rule.stands_out >= _CLOSE]
-    return close[first_even(looks.rows, np.column_stack([rule.flagged for rule in close]))].missed(hint)
+    return close[first_even(rows, np.column_stack([rule.flagged for rule in close]))].missed(hint)
 
 
 def even_columns(
@@ -247,31 +256,23 @@ def even_columns(
     this ratio (`other_optimum`). ``count`` counts flags among more rows than these.
     """
     k, K = rows.S.shape[1], int(rows.folds.max()) + 1
+    outside = (rows.folds != fold for fold in range(-1, K))
+    views = rows.views or Views.stacked([Views.learn(rows.S[:, moving], rows.t, rows.sample, of) for of in outside])
 
-    def learnt(Z: FloatArray, of: BoolArray, sample: Sample) -> tuple[FloatArray, FloatArray]:
-        centre, B = linear_resemblance(Z[of], sample)
-        return 1.0 + (Z - centre) @ B, B
-
-    own, B = learnt(rows.S[:, moving], np.ones(len(rows.t), dtype=bool), rows.sample)
-    outside = enumerate(rows.folds != f for f in range(K))
-    parts = [learnt(rows.without(f)[:, moving], of, rows.sample.of(of)) for f, of in outside]
-    without, maps = np.stack([r for r, _ in parts]), [B for _, B in parts]
-
-    def weights(prices: FloatArray, maps: Sequence[FloatArray]) -> FloatArray:
+    def weights(prices: FloatArray, maps: FloatArray) -> FloatArray:
         """Weights of the columns (m, k) by lambda (m, G) and maps from columns to groups."""
         V = np.zeros((len(prices), k))
-        V[:, moving] = [-B @ own for B, own in zip(maps, prices, strict=True)]
+        V[:, moving] = [-each[1:] @ price for each, price in zip(maps, prices, strict=True)]
         return V
 
     def counted(prices: FloatArray) -> Means:
-        rates = count(np.column_stack([weights(prices, maps), np.ones(K)])[:, None])  # type: ignore[misc]
-        return replace(rates, compared=rows.sample.compared)
+        V = np.column_stack([weights(prices, views.maps[1:]), np.ones(K)])
+        return replace(count(V[:, None]), compared=rows.sample.compared)  # type: ignore[misc]
 
-    held = FlagRows(without[rows.folds, np.arange(len(own))], rows.t, rows.sample, rows.folds, n_rows=rows.n_rows)
-    looks = Resemblances(held, own, without, None if count is None else counted)
-    even = even_rule(looks, share, asked, hint)
-    rule = FlagRule(weights(even.own[None], [B])[0], weights(even.without, maps))
-    return even, rule, other_optimum(looks, even.own, share) if even.own.any() else None
+    held = replace(rows, S=views.r[1 + rows.folds, np.arange(len(rows.t))], views=None)
+    even = even_rule(held, views, share, asked, hint, None if count is None else counted)
+    rule = FlagRule(weights(even.own[None], views.maps[:1])[0], weights(even.without, views.maps[1:]))
+    return even, rule, other_optimum(rows, views, even.own, share) if even.own.any() else None
 
 
 def _require_compared(rows: FlagRows, sample: Sample) -> None:
@@ -294,12 +295,11 @@ def _require_compared(rows: FlagRows, sample: Sample) -> None:
         )
 
 
-def other_optimum(looks: Resemblances, own: FloatArray, share: float) -> tuple[float, float]:
+def other_optimum(rows: FlagRows, views: Views, own: FloatArray, share: float) -> tuple[float, float]:
     """Share of the list that the rule of fewest changes keeps, at the ratio of lambda ``own``; mean score it flags."""
-    rows = looks.rows
-    y = rows.t - looks.own @ own
-    counted = float(rows.ratio(y[:, None] > flag_threshold(y[:, None], share, rows.sample.weight))[0])
-    return most_kept(rows.t, looks.own, rows.sample, flagged=share, ratio=max(counted, 1e-6))
+    t, r = views.t[0], views.r[0]
+    counted = float(rows.ratio(_marked(t - r @ own, rows.sample, share)[:, None])[0])
+    return most_kept(t, r, rows.sample, flagged=share, ratio=max(counted, 1e-6))
 
 
 def flag_price(
@@ -317,12 +317,16 @@ def flag_price(
     return cost if other is None else cost | {"most_list_kept": other[0], "mean_score_most_kept": other[1]}
 
 
-def _standing(rows: FlagRows, score: FloatArray, share: float) -> float:
+def _marked(score: FloatArray, sample: Sample, share: float) -> BoolArray:
+    """Whether each row is among the top ``share``."""
+    return score > flag_threshold(score[:, None], share, sample.weight)
+
+
+def _standing(t: FloatArray, over: BoolArray, sample: Sample) -> float:
     """How far the mean base score of the flagged is above that of all rows; 0 if nobody is flagged."""
-    weight = rows.sample.weight
-    over = score > flag_threshold(score[:, None], share, weight)
+    weight = sample.weight
     some = None if weight is None else weight[over]
-    return float(np.average(rows.t[over], weights=some) - np.average(rows.t, weights=weight)) if over.any() else 0.0
+    return float(np.average(t[over], weights=some) - np.average(t, weights=weight)) if over.any() else 0.0
 
 
 def open_tradeoffs(settings: Settings, cross: CrossFit, resembling: int = 0) -> TradeoffPath:
@@ -366,18 +370,17 @@ def settle(
     judged = rows if unseen else replace(rows, folds=np.zeros_like(rows.folds))
     if path.cross.whole.n_groups < 2 or not rows.compares.any():
         return Decision(path, choose_place(settings, path, judged, cross), UNKNOWN_RATIO, {})
-    moving, other = _moving(settings, path), None
+    moving, other, ratio = moving_columns(settings, path.columns, path.cross.whole.n_detectors), None, None
     if asked is not None and len(moving):
-        path, choice, other = _solved(settings, path, rows, moving, asked, count, cross)
+        path, choice, ratio, other = _solved(settings, path, rows, moving, asked, count, cross)
     else:
         choice = choose_place(settings, path, judged, cross)
     V = path.fold_weights(np.array([choice.alpha]), settings.judged_on)
     before, after = judged.flagged(np.concatenate([judged.base(), V], axis=1), share).T
-    rates = judged.measured(V, share)
-    if count is not None and unseen:
-        rates = replace(count(V), compared=rows.sample.compared)
-    solved = path.rule is not None and (cross is None or bool(path.rule.without.any()))
-    choice, ratio = _stated(choice, judged, V, share, asked, rates, solved=solved)
+    if ratio is None:
+        rates = judged.measured(V, share) if count is None or not unseen else count(V)
+        ratio = estimate_ratio(replace(rates, compared=rows.sample.compared))
+    choice, ratio = _stated(choice, judged, V, share, asked, ratio)
     return Decision(path, choice, ratio, flag_price(rows.t, before, after, other))
 
 
@@ -389,35 +392,22 @@ def _solved(
     asked: float,
     count: Counter | None,
     cross: CrossFitted | None,
-) -> tuple[TradeoffPath, Choice, tuple[float, float] | None]:
-    """The path to the rule that is solved for even flags, its end, at 1, and the other optimum.
+) -> tuple[TradeoffPath, Choice, RatioEstimate, tuple[float, float] | None]:
+    """The path to the rule that is solved for even flags, its end, at 1, its ratio, and the other optimum.
 
-    The rule of an ensemble was solved on held-out scores. Without a fold, scores range a little less far, so that the
-    same row scores a little higher; resemblance has no such unit. So the rule's weights of resemblance are scaled to
-    the whole fit. Of a given score no interval of the bias is stated.
+    Of a given score no interval of the bias is stated.
     """
     share, hint = rows.share(settings.contamination), f"Other {_features(cross)}"
-    other: tuple[float, float] | None
     if settings.correction == "weights":
         hint = f"{{correction='resemblance'}}, {_MORE}"
-    if cross is not None:
-        looks = Resemblances(rows, cross.own, cross.without)
-        even = even_rule(looks, share, asked, hint)
-        rule, other = FlagRule(-even.own, -even.without), other_optimum(looks, even.own, share)
-    else:
-        even, rule, other = even_columns(rows, moving, share, asked, hint, count)
-        total, mass = path.cross.whole.total[0], rows.sample.weight
-        spread = np.sqrt(max(total[-1, -1] / total[0, 0] - (total[0, -1] / total[0, 0]) ** 2, 0.0))
-        held = np.sqrt(np.average((rows.t - np.average(rows.t, weights=mass)) ** 2, weights=mass))
-        free = path.columns.free(len(rule.own))
-        rule = replace(rule, own=np.where(free, rule.own * (spread / held if held > 0 else 1.0), rule.own))
-    moved = bool(rule.own.any() or (cross is not None and rule.without.any()))
+    even, rule, other = even_columns(rows, moving, share, asked, hint, count)
+    moved = bool(rule.own.any())
     path = replace(path, rule=rule) if moved else path
     choice = _given(settings, path, float(moved), _OF_A_RULE)
     choice = replace(choice, asked=asked, met=even.met, message=even.message)
     if cross is not None or not even.gap:
         choice = replace(choice, interval=(_NAN, _NAN), reached=choice.reached if cross is not None else _NAN)
-    return path, choice if even.gap else replace(choice, kind=NoGapWarning), other
+    return path, choice if even.gap else replace(choice, kind=NoGapWarning), even.ratio, other
 
 
 def _features(cross: CrossFitted | None) -> str:
@@ -426,14 +416,13 @@ def _features(cross: CrossFitted | None) -> str:
     return f"features{' (these say next to nothing of the groups)' if silent else ''}, {_MORE}"
 
 
-def _moving(settings: Settings, path: TradeoffPath) -> IntArray:
-    """The columns by which flag rates are solved for: those without a constraint."""
-    k = path.cross.whole.n_detectors
+def moving_columns(settings: Settings, columns: Columns, k: int) -> IntArray:
+    """The columns, of k, by which flag rates are solved for: those without a constraint."""
     parity = all(isinstance(notion, DemographicParity) for notion in settings.fairness)
     if settings.method == "published" or settings.judged_on == "training" or not parity:
         return np.zeros(0, dtype=np.intp)
-    columns = path.columns.moving(k)
-    return columns if settings.weights == "free" else columns[path.columns.free(k)[columns]]
+    moving = columns.moving(k)
+    return moving if settings.weights == "free" else moving[columns.free(k)[moving]]
 
 
 def choose_place(settings: Settings, path: TradeoffPath, rows: FlagRows, cross: CrossFitted | None = None) -> Choice:

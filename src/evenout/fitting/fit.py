@@ -13,10 +13,11 @@ import numpy as np
 
 from evenout import gpu
 from evenout.core.cells import Cells, CrossFit, rank_weights, unit_target, variances
-from evenout.core.flags import FlagRows
+from evenout.core.flags import FlagRows, Views
 from evenout.core.notions import Collector, NotionRows
 from evenout.core.parallel import put_rows, side_by_side
 from evenout.core.path import SIGNIFICANCE
+from evenout.core.problem import Columns
 from evenout.core.registry import PARITY
 from evenout.core.sketch import QuantileSketch
 from evenout.core.stacking import coverage_warning, label_coverage
@@ -25,7 +26,7 @@ from evenout.core.types import BoolArray, FloatArray
 from evenout.detectors.family import Without
 from evenout.detectors.pool import FittedPool, cross_fit_pool, fit_pool
 from evenout.exceptions import LabelCoverageWarning, warn
-from evenout.fitting.choose import open_tradeoffs, settle
+from evenout.fitting.choose import moving_columns, open_tradeoffs, settle
 from evenout.fitting.passes import Pass, UpdateMaps, keep_columns
 from evenout.fitting.resemblance import FittedResemblance, cross_fit_resemblance, warn_proxy
 from evenout.fitting.result import Background, FitResult, Learnt, settled_fields
@@ -72,22 +73,24 @@ def fit_rows(rows: TrainingRows, settings: Settings, partitions: Partitions | No
         warn(message, LabelCoverageWarning)
     none = whole.outside.at(slice(0))
     training, held, models, ranks = [none], [none], [whole.model], [whole.ranks]
+    views = [*whole.view]
     S, t = side_by_side([whole.S], n_threads), whole.t.copy()  # of each row, by models that have not seen it
     for fold in range(n_folds):
         stage(f"Scoring held-out rows, part {fold + 1} of {n_folds}")
-        view, inside = learn(fold), folds == fold
-        training.append(view.outside)
-        held.append(view.inside)
-        models.append(view.model)
-        ranks.append(view.ranks)
-        put_rows(S, inside, view.S, n_threads)
-        t[inside] = view.t[inside]
+        part, inside = learn(fold), folds == fold
+        training.append(part.outside)
+        held.append(part.inside)
+        models.append(part.model)
+        ranks.append(part.ranks)
+        views += part.view
+        put_rows(S, inside, part.S, n_threads)
+        t[inside] = part.t[inside]
     sums = CrossFit(whole.outside, Cells.stacked(training), Cells.stacked(held), refitted=not precomputed)
-    nested, judged_scores = None if cross is None else cross.without, (whole.S, whole.t)
+    judged_scores = whole.S, whole.t
     if settings.judged_on == "unseen":
         judged_scores = S, t
         warn_many(sums)
-    judged = FlagRows(*judged_scores, sample, folds, nested, rows.n_rows)
+    judged = FlagRows(*judged_scores, sample, folds, Views.stacked(views) if views else None, rows.n_rows)
     path = open_tradeoffs(settings, sums, 0 if cross is None else cross.own.shape[1])
     stage("Choosing the trade-off")
     decision = settle(settings, path, judged, None if beyond is None else beyond.counter(judged))
@@ -118,11 +121,12 @@ def fit_rows(rows: TrainingRows, settings: Settings, partitions: Partitions | No
     )
 
 
-class _View(NamedTuple):
+class _Scored(NamedTuple):
     """A model learnt on all rows, or without a fold, and its scores of the rows in memory: S (n, k) and t (n,).
 
-    ``coverage`` is that of the labels it has learnt from (`label_coverage`), ``outside`` and ``inside`` are sums over
-    all rows out of the fold and in it. Rows count by ``ranks`` of the base score; None: all alike.
+    ``view`` is what a rule for flags is solved on, if one may be asked for. ``coverage`` is that of the labels it has
+    learnt from (`label_coverage`), ``outside`` and ``inside`` are sums over all rows out of the fold and in it. Rows
+    count by ``ranks`` of the base score; None: all alike.
     """
 
     model: ScoreModel
@@ -132,6 +136,7 @@ class _View(NamedTuple):
     outside: Cells
     inside: Cells
     ranks: QuantileSketch | None
+    view: tuple[Views, ...]
 
 
 def _learn(
@@ -143,7 +148,7 @@ def _learn(
     collectors: Mapping[str, Collector],
     beyond: Pass | None,
     fold: int,
-) -> _View:
+) -> _Scored:
     """Learn scaling and base ensemble, from raw scores by detectors without the fold, and sum up all rows."""
     outside, weight, by_rank, coverage = rows.folds != fold, rows.sample_weight, settings.weighting == "rank", 1.0
     if beyond is not None:  # the models were learnt by passes, and score the reference here
@@ -176,11 +181,14 @@ def _learn(
         }
         return replace(cells, sums=sums, base=None if base is None else base[None])
 
-    sums = summed(outside, inside=False)
-    return _View(model, S, t, coverage, sums, sums.at(slice(0)) if fold < 0 else summed(~outside, inside=True), ranks)
+    sums, k = summed(outside, inside=False), len(pool.names)
+    held = sums.at(slice(0)) if fold < 0 else summed(~outside, inside=True)
+    moving = moving_columns(settings, Columns(settings.correction, S.shape[1] - k), S.shape[1])
+    view = (Views.learn(S[:, moving], t, rows.sample, outside),) if rows.n_folds and len(moving) else ()
+    return _Scored(model, S, t, coverage, sums, held, ranks, view)
 
 
-def _learnt(rows: TrainingRows, settings: Settings, whole: _View, beyond: Pass | None) -> Learnt:
+def _learnt(rows: TrainingRows, settings: Settings, whole: _Scored, beyond: Pass | None) -> Learnt:
     """How learning from labels has changed the gap between the groups' mean base scores.
 
     Or the gap of a notion that is asked for, where none compares all rows.

@@ -23,6 +23,7 @@ from scipy.special import expit
 from sklearn.base import clone
 
 from evenout.core.cells import Cells, CrossFit, collect_cells
+from evenout.core.flags import Views
 from evenout.core.membership import Membership
 from evenout.core.parallel import one_blas_thread, one_openmp_thread
 from evenout.core.ruler import Sample
@@ -264,6 +265,12 @@ class CrossFitted:
     without: FloatArray
     folds: IntArray
     known: FloatArray
+
+    def views(self, t: FloatArray) -> Views:
+        """Resemblance beside a given score (n,), which no model learns."""
+        r = np.concatenate([self.own[None], self.without])
+        itself = np.eye(r.shape[2] + 1, r.shape[2], -1)
+        return Views(np.tile(t, (len(r), 1)), r, np.tile(itself, (len(r), 1, 1)))
 
     def sums(self, t: FloatArray, sample: Sample) -> CrossFit:
         """Sums of ``(1, r_1, ..., r_G, t)`` over all rows, and outside and inside of each fold."""

@@ -26,7 +26,7 @@ from evenout.core.notions import pairs_notion
 from evenout.core.ruler import Means, Sample
 from evenout.core.types import BoolArray, FloatArray, IntArray
 from evenout.exceptions import AgedDetectorsWarning, DriftWarning, InputError, warn
-from evenout.fitting.choose import open_tradeoffs, settle
+from evenout.fitting.choose import moving_columns, open_tradeoffs, settle
 from evenout.fitting.passes import UpdateMaps
 from evenout.fitting.result import NO_ROWS, Drift, FitResult, Recent
 from evenout.fitting.rows import hashed_folds, stands_for
@@ -58,11 +58,14 @@ def update_fit(fit: FitResult, settings: Settings, X: FloatArray, sensitive: Any
     for fold, model in enumerate(maps.models[1:]):
         rows = folds == fold
         held_S[rows], held_t[rows] = model.of_raw(raw[rows])
-    k = len(pool.names)
-    nested = None if fit.seen.nested is None else np.stack([S[:, k:]] * len(fit.seen.nested))
+    k, views = len(pool.names), fit.seen.views
+    if views is not None:
+        moving = moving_columns(settings, fit.path.columns, S.shape[1])
+        scored = (model.of_raw(raw) for model in maps.models)
+        views = views.of_new((columns[:, moving], base) for columns, base in scored)
     _warn_aged(maps.moved(S[:, :k], held_S[:, :k]), pool.names)
     judged = (held_S, held_t) if settings.judged_on == "unseen" else (S, t)
-    seen = FlagRows(*judged, Sample(Membership.of_codes(codes, n_compared)), folds, nested)
+    seen = FlagRows(*judged, Sample(Membership.of_codes(codes, n_compared)), folds, views)
     old, new = _thinned(fit, codes, settings.reference_size)
     more = _joined(fit, S, t, seen, codes, left_out, old, new)
     path = open_tradeoffs(settings, _cross_fit(cells, fit.path.cross, added=True), fit.path.columns.resembling)
@@ -173,7 +176,7 @@ def _latest(more: FitResult, window: Recent, settings: Settings) -> FitResult:
         groups=groups,
         counts=counts,
         n_rows=n_rows,
-        seen=rows.among(last, sample, n_rows),
+        seen=replace(rows.among(last, sample, n_rows), views=None),  # no detector has seen them
         path=open_tradeoffs(settings, _cross_fit(window.cells, more.path.cross), more.path.columns.resembling),
     )
 
@@ -231,9 +234,7 @@ def _joined(
     every = Codes(np.append(fit.groups.codes[old], codes[new]), fit.groups.labels, left_out)
     counts, n_rows = fit.counts + np.bincount(codes[codes >= 0], minlength=len(fit.counts)), fit.n_rows + len(t)
     sample = Sample(Membership.of_codes(every.codes, len(counts)), stands_for(every, counts, n_rows))
-    before, more, nested = fit.seen.among(old, sample, n_rows), seen.among(new, sample, n_rows), None
-    if before.nested is not None and more.nested is not None:
-        nested = np.concatenate([before.nested, more.nested], axis=1)
+    before, more = fit.seen.among(old, sample, n_rows), seen.among(new, sample, n_rows)
     return replace(
         fit,
         S=np.concatenate([fit.S[old], S[new]]),
@@ -246,7 +247,7 @@ def _joined(
             S=np.concatenate([before.S, more.S]),
             t=np.append(before.t, more.t),
             folds=np.append(before.folds, more.folds),
-            nested=nested,
+            views=before.views + more.views if before.views is not None and more.views is not None else None,
         ),
     )
 
