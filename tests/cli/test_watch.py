@@ -135,6 +135,10 @@ def test_a_model_says_what_was_promised(folder, tmp_path):
     assert settings["tolerance"] == FairnessMonitor.of(model).settings.tolerance
     again = run(folder, "--state", tmp_path / "s", *COLUMNS, "--model", tmp_path / "model.skops")
     assert again.exit_code in (0, 3)
+    save_model(model, tmp_path / "model.skops")
+    refused = run(folder, "--state", tmp_path / "t", *COLUMNS, "--model", tmp_path / "model.skops")
+    assert refused.exit_code == 2
+    assert refused.output.startswith("Error: --model needs the groups of the training rows")
 
 
 @pytest.mark.parametrize(

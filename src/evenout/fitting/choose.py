@@ -158,10 +158,10 @@ class EvenRule:
     ) -> "EvenRule":
         """Solve for the best rule of a ratio; 0 is the base score itself.
 
-        The columns of ``rows`` are resemblances by models that have not seen the row. The rule of all rows has a share
-        of ``1 / K`` more rows than those that held-out folds were counted by. What a rule loses on new rows goes by
-        one over its rows, so it loses as much less. ``luck`` (G,) is by how much chance has raised the rates of the
-        base score, as far as the test for a gap has picked it; that of a rule solved for these counts has it too.
+        The columns of ``rows`` are resemblances by models that have not seen the row. The rules by which held-out
+        folds are counted were solved without ``1 / K`` of the rows. What a rule loses on new rows falls as one over
+        the rows it was solved on, so the rule of all rows loses ``1 / K`` less. ``luck`` (G,) is the factor by which
+        chance has raised each rate, as far as the test picked the gap for it; rates by the rule are raised alike.
         """
         (t, r), n_groups = (views.t, views.r), views.r.shape[2]
         own, without = np.zeros(n_groups), np.zeros((len(r) - 1, n_groups))

@@ -16,7 +16,14 @@ from evenout.core.problem import Mixture
 from evenout.core.ruler import UNKNOWN_RATIO, RatioEstimate, Sample
 from evenout.core.sketch import average_ranks, values_below
 from evenout.core.types import ANY, FINITE, MOST_ROWS, FloatArray, IntArray, Within, entries_of, require
-from evenout.exceptions import AttributeWarning, BiasedLabelsWarning, InputError, UnknownOutcomeWarning, warn
+from evenout.exceptions import (
+    AttributeWarning,
+    BiasedLabelsWarning,
+    InputError,
+    Message,
+    UnknownOutcomeWarning,
+    warn,
+)
 from evenout.fitting.choose import Decision, choose_place, settle
 from evenout.fitting.passes import UpdateMaps
 from evenout.fitting.score_model import ScoreModel
@@ -383,7 +390,7 @@ class FitResult:
         seen = seen.among(slice(0), nobody, seen.n_rows)
         return replace(self, groups=groups, seen=seen, maps=None, recent=None)
 
-    def require_rows(self, what: str) -> None:
+    def require_rows(self, what: str | Message) -> None:
         """Refuse what needs the groups of the rows where they were not saved."""
         if len(self.seen.t) < len(self.target):
             raise InputError(NO_ROWS, what=what)

@@ -21,7 +21,7 @@ from evenout.auditing.sample import aligned
 from evenout.core.flags import flag_threshold, flagged_share
 from evenout.core.intervals import SIGNS
 from evenout.core.types import MOST_ROWS, BoolArray, FloatArray, IntArray, Within, require
-from evenout.exceptions import InputError
+from evenout.exceptions import InputError, Message
 from evenout.groups.read import Codes, match_groups, read_groups
 from evenout.groups.rules import Groups
 from evenout.pages import html_table
@@ -554,7 +554,7 @@ def _fitted(model: Any) -> "tuple[Any, FitResult]":
         )
     check_is_fitted(ensemble)
     result: FitResult = ensemble._result
-    result.require_rows("FairnessMonitor.of")
+    result.require_rows(Message("{@model}"))
     if result.beyond_crossed:
         raise InputError(
             f"FairnessMonitor.of and a model with {result.beyond_crossed} do not go together: what it left to crossed "
