@@ -7,6 +7,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.optimize import linprog
 
+from evenout.core.cells import collect_cells
 from evenout.core.flags import (
     _Programme,
     even_flags,
@@ -224,13 +225,14 @@ def test_linear_resemblance_is_least_squares_on_the_indicator():
     _, r, codes = _soft(5000)
     rng = np.random.default_rng(1)
     Z = np.column_stack([r[:, 1], rng.normal(size=5000), r[:, 2] + 0.1 * rng.normal(size=5000)])
-    centre, B = linear_resemblance(Z, _sample(codes))
+    cells = collect_cells(Z, r[:, 0], np.ones(5000), codes, np.zeros(5000, dtype=int), n_groups=3, n_sets=1)
+    predicted = np.column_stack([np.ones(5000), Z]) @ linear_resemblance(cells, np.arange(3))
     design = np.column_stack([np.ones(5000), Z])
     shares = np.bincount(codes) / 5000
     for g in range(3):
         fitted = design @ np.linalg.lstsq(design, (codes == g) / shares[g])[0]
-        assert np.corrcoef(fitted, 1.0 + (Z - centre) @ B[:, g])[0, 1] > 0.999
-    assert_allclose((1.0 + (Z - centre) @ B) @ shares, 1.0, atol=1e-10)
+        assert np.corrcoef(fitted, predicted[:, g])[0, 1] > 0.999
+    assert_allclose(predicted @ shares, 1.0, atol=1e-10)
 
 
 def test_each_block_is_evened_out_by_itself():

@@ -5,7 +5,8 @@ import pytest
 from sklearn.neighbors import LocalOutlierFactor
 
 from evenout import FairOutlierEnsemble
-from evenout.core.flags import FlagRows, flag_threshold, group_rates, rate_ratio
+from evenout.core.cells import CrossFit, collect_cells
+from evenout.core.flags import FlagRows, Views, flag_threshold, group_rates, rate_ratio
 from evenout.core.membership import Membership
 from evenout.core.ruler import Sample
 from evenout.fitting.choose import even_columns
@@ -30,7 +31,10 @@ def draw(n, rng, shares, gap=1.0):
 def stated_and_true(seed, n, shares, gap=1.0):
     rng = np.random.default_rng([seed, len(shares)])
     S, t, groups = draw(n, rng, shares, gap)
-    even, rule, _ = even_columns(FlagRows(S, t, hard(groups), np.arange(n) % 5), np.arange(6), SHARE, ASKED, "")
+    rows, moving = FlagRows(S, t, hard(groups), np.arange(n) % 5), np.arange(6)
+    cells = collect_cells(S, t, np.ones(n), groups, rows.folds, n_groups=len(shares), n_sets=5)
+    views = Views.of_same(S, t, CrossFit.of_folds(cells), moving)
+    even, rule, _ = even_columns(rows, views, moving, SHARE, ASKED, "")
     S, t, groups = draw(60_000, rng, shares, gap)
     y = t + S @ rule.own
     truth = float(rate_ratio(group_rates(y > flag_threshold(y, SHARE), groups, len(shares))))
@@ -67,7 +71,7 @@ def test_a_promise_is_kept_and_nothing_is_promised_on_a_handful_of_flags(found):
 
 
 def test_the_rule_that_judges_a_fold_was_made_as_if_that_fold_did_not_exist():
-    """Detectors, base score and resemblance: a fit of the other rows gives them, bit for bit."""
+    """Detectors, base score and resemblance: a fit of the other rows gives the same."""
     rng = np.random.default_rng(4)
     groups = rng.choice(3, 300, p=[0.5, 0.3, 0.2])
     X = rng.normal(size=(300, 3)) + 0.4 * groups[:, None]
@@ -78,5 +82,5 @@ def test_the_rule_that_judges_a_fold_was_made_as_if_that_fold_did_not_exist():
         of = seen.folds != fold
         others = model.fit(X[of], sensitive_features=groups[of])._result
         np.testing.assert_array_equal(seen.views.t[fold + 1][of], others.target)
-        np.testing.assert_array_equal(seen.views.maps[fold + 1], others.seen.views.maps[0])
-        np.testing.assert_allclose(seen.views.r[fold + 1][of], others.seen.views.r[0], rtol=1e-12)
+        np.testing.assert_allclose(seen.views.maps[fold + 1], others.seen.views.maps[0], rtol=1e-9)
+        np.testing.assert_allclose(seen.views.r[fold + 1][of], others.seen.views.r[0], rtol=1e-9)

@@ -28,6 +28,7 @@ from typing import Annotated, NamedTuple
 import numpy as np
 from scipy.special import chdtrc, expit
 
+from evenout.core.cells import Cells, CrossFit
 from evenout.core.membership import Block
 from evenout.core.parallel import one_blas_thread
 from evenout.core.ruler import ONE_ROW, Means, Sample, lowest_over_highest, ratio
@@ -124,11 +125,16 @@ class Views:
     maps: Annotated[FloatArray, "V c G"]
 
     @classmethod
-    def learn(cls, Z: FloatArray, t: FloatArray, sample: Sample, of: BoolArray) -> "Views":
-        """One view: the moving columns (n, c) and the base score (n,) by a model that was learnt on rows ``of``."""
-        centre, B = linear_resemblance(Z[of], sample if of.all() else sample.of(of))
-        maps = np.vstack([1.0 - centre @ B, B])
-        return cls(t[None], (maps[0] + Z @ B)[None], maps[None])
+    def learn(cls, S: FloatArray, t: FloatArray, cells: Cells, moving: IntArray) -> "Views":
+        """One view: the rows by a model learnt on those whose sums are ``cells``, one set."""
+        maps = linear_resemblance(cells, moving)
+        return cls(t[None], (maps[0] + S[:, moving[0] : moving[-1] + 1] @ maps[1:])[None], maps[None])
+
+    @classmethod
+    def of_same(cls, S: FloatArray, t: FloatArray, cross: CrossFit, moving: IntArray) -> "Views":
+        """The views of rows that all models score alike."""
+        sets = [cross.whole, *(cross.training.at(slice(fold, fold + 1)) for fold in range(cross.n_folds))]
+        return cls.stacked([cls.learn(S, t, cells, moving) for cells in sets])
 
     @classmethod
     def stacked(cls, views: Sequence["Views"]) -> "Views":
@@ -345,24 +351,21 @@ def most_kept(t: FloatArray, r: FloatArray, sample: Sample, *, flagged: float, r
     return float(chosen @ base / max(mass @ base, 1e-12)), float(chosen @ t / max(chosen.sum(), 1e-12))
 
 
-def linear_resemblance(Z: FloatArray, sample: Sample) -> tuple[FloatArray, FloatArray]:
-    """Resemblance that is linear in columns: ``r_g = 1 + (z - centre)' B_g`` by least squares; the centre and B (c, G).
+def linear_resemblance(cells: Cells, moving: IntArray) -> FloatArray:
+    """Resemblance that is linear in the moving columns, ``r_g = 1 + (z - centre)' B_g`` by least squares.
 
-    A score may then move by these columns Z (n, c) alone: ``t - sum_g lambda_g r_g`` is
-    ``t - (z - centre)' B lambda + constant``. A ridge keeps near-equal columns from weights of opposite sign.
+    Returns the map from (1, z) to r, shape (c + 1, G), from the sums of one set of rows. A score may then move by these
+    columns alone: ``t - sum_g lambda_g r_g`` is ``t - (z - centre)' B lambda + constant``. A ridge keeps near-equal
+    columns from weights of opposite sign.
     """
-    phi = sample.members.weights
-    known = np.zeros(len(Z), dtype=bool)
-    known[phi.indices] = True
-    share = _mass(None if sample.weight is None else sample.weight[known], int(known.sum()))
-    centre = share @ Z[known]
-    D = Z[known] - centre
-    A = (D.T * share) @ D
+    moments = cells.total[0][np.ix_(np.r_[0, 1 + moving], np.r_[0, 1 + moving])] / cells.counts[0]
+    centre = moments[0, 1:]
+    A, B = moments[1:, 1:] - np.outer(centre, centre), np.zeros((len(moving), cells.n_groups))
     size = np.trace(A) / len(A)
-    if not size > _VANISHING:  # constant columns have no information
-        return centre, np.zeros((len(A), sample.members.n_groups))
-    A += _RIDGE * size * np.eye(len(A))
-    return centre, np.asarray(np.linalg.solve(A, np.nan_to_num(sample.means(Z - centre)).T), dtype=float)
+    if size > _VANISHING:  # constant columns have no information
+        apart = np.where(cells.group_counts[0][:, None] > 0, cells.group_means[0][:, moving] - centre, 0.0)
+        B = np.linalg.solve(A + _RIDGE * size * np.eye(len(A)), apart.T)
+    return np.vstack([1.0 - centre @ B, B])
 
 
 def _mass(weight: FloatArray | None, n: int) -> FloatArray:

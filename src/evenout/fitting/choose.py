@@ -248,16 +248,14 @@ def even_rule(
 
 
 def even_columns(
-    rows: FlagRows, moving: IntArray, share: float, asked: float, hint: str, count: Counter | None = None
+    rows: FlagRows, views: Views, moving: IntArray, share: float, asked: float, hint: str, count: Counter | None = None
 ) -> tuple[EvenRule, FlagRule, tuple[float, float] | None]:
     """Solve for even flag rates by what the ``moving`` columns predict of the groups.
 
     Returns the rule (`even_rule`), the weights that its lambda makes and, if any column moves, the other optimum at
     this ratio (`other_optimum`). ``count`` counts flags among more rows than these.
     """
-    k, K = rows.S.shape[1], int(rows.folds.max()) + 1
-    outside = (rows.folds != fold for fold in range(-1, K))
-    views = rows.views or Views.stacked([Views.learn(rows.S[:, moving], rows.t, rows.sample, of) for of in outside])
+    k, K = rows.S.shape[1], len(views.t) - 1
 
     def weights(prices: FloatArray, maps: FloatArray) -> FloatArray:
         """Weights of the columns (m, k) by lambda (m, G) and maps from columns to groups."""
@@ -400,7 +398,8 @@ def _solved(
     share, hint = rows.share(settings.contamination), f"Other {_features(cross)}"
     if settings.correction == "weights":
         hint = f"{{correction='resemblance'}}, {_MORE}"
-    even, rule, other = even_columns(rows, moving, share, asked, hint, count)
+    views = rows.views or Views.of_same(rows.S, rows.t, path.cross, moving)
+    even, rule, other = even_columns(rows, views, moving, share, asked, hint, count)
     moved = bool(rule.own.any())
     path = replace(path, rule=rule) if moved else path
     choice = _given(settings, path, float(moved), _OF_A_RULE)

@@ -184,7 +184,7 @@ def _learn(
     sums, k = summed(outside, inside=False), len(pool.names)
     held = sums.at(slice(0)) if fold < 0 else summed(~outside, inside=True)
     moving = moving_columns(settings, Columns(settings.correction, S.shape[1] - k), S.shape[1])
-    view = (Views.learn(S[:, moving], t, rows.sample, outside),) if rows.n_folds and len(moving) else ()
+    view = (Views.learn(S, t, sums, moving),) if rows.n_folds and len(moving) else ()
     return _Scored(model, S, t, coverage, sums, held, ranks, view)
 
 
