@@ -95,7 +95,7 @@ def test_what_needs_the_groups_says_so_in_one_line(tmp_path):
             (lambda m: m.update(X, sensitive_features=groups), "an update"),
             (lambda m: m.at(flag_rate_ratio=0.5), "at(flag_rate_ratio=...)"),
             (lambda m: m.costs(), "a table of costs"),
-            (FairnessMonitor.of, "FairnessMonitor.of"),
+            (FairnessMonitor.of, "model"),
         ):
             if updatable:
                 ask(again)

@@ -152,8 +152,7 @@ class Views:
 
     def __add__(self, other: "Views") -> "Views":
         """Those of these rows, and of others behind them."""
-        t, r = (np.concatenate(parts, axis=1) for parts in ((self.t, other.t), (self.r, other.r)))
-        return Views(t, r, self.maps)
+        return Views(np.append(self.t, other.t, axis=1), np.append(self.r, other.r, axis=1), self.maps)
 
 
 @dataclass(frozen=True)
@@ -177,9 +176,8 @@ class FlagRows:
         n, G = self.sample.members.weights.shape
         require(n == len(self.t), "sample", "has the wrong number of rows")
         if self.views is not None:
-            n_views, *shape = self.views.r.shape
-            require(n_views >= int(self.folds.max(initial=-1)) + 2, "views", "has too few folds")
-            require(shape == [n, G], "views", "has the wrong shape")
+            require(len(self.views.t) >= int(self.folds.max(initial=-1)) + 2, "views", "has too few folds")
+            require(self.views.r.shape[1:] == (n, G), "views", "has the wrong shape")
 
     def among(self, rows: BoolArray | slice, sample: Sample, n_rows: int | None) -> "FlagRows":
         """Some of the rows, with their ``sample``."""

@@ -163,10 +163,8 @@ class EvenRule:
         the rows it was solved on, so the rule of all rows loses ``1 / K`` less. ``luck`` (G,) is the factor by which
         chance has raised each rate, as far as the test picked the gap for it; rates by the rule are raised alike.
         """
-        (t, r), n_groups = (views.t, views.r), views.r.shape[2]
-        own, without = np.zeros(n_groups), np.zeros((len(r) - 1, n_groups))
-        if aim > 0:
-            own = even_flags(t[0], r[0], rows.sample, flagged=share, ratio=aim)
+        t, r, without = views.t, views.r, np.zeros((len(views.r) - 1, views.r.shape[2]))
+        own = even_flags(t[0], r[0], rows.sample, flagged=share, ratio=aim) if aim > 0 else without[0]
         if own.any():
             parts = [(f, rows.folds != f - 1) for f in range(1, len(r))]
             without = np.stack(
@@ -175,7 +173,7 @@ class EvenRule:
         V = np.column_stack([-without, np.ones(len(without))])[:, None]  # of (r, t)
         rates = expected = rows.measured(V, share) if count is None else count(without)
         before, after = (_marked(score, rows.sample, share) for score in (t[0], t[0] - r[0] @ own))
-        if own.any():
+        if own.any() and count is None:  # of rows beyond these, the rules have seen none
             trained = rows.sample.means(after)
             mean = np.clip((rates.mean + (trained - rates.mean) / len(without)) / luck, 0.0, 1.0)
             scale = np.sqrt(np.nan_to_num(mean / np.where(rates.mean > 0, rates.mean, np.nan), nan=1.0))

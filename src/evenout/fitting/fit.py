@@ -72,8 +72,7 @@ def fit_rows(rows: TrainingRows, settings: Settings, partitions: Partitions | No
     if message := coverage_warning(whole.coverage):
         warn(message, LabelCoverageWarning)
     none = whole.outside.at(slice(0))
-    training, held, models, ranks = [none], [none], [whole.model], [whole.ranks]
-    views = [*whole.view]
+    training, held, models, ranks, views = [none], [none], [whole.model], [whole.ranks], [*whole.view]
     S, t = side_by_side([whole.S], n_threads), whole.t.copy()  # of each row, by models that have not seen it
     for fold in range(n_folds):
         stage(f"Scoring held-out rows, part {fold + 1} of {n_folds}")

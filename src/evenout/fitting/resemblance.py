@@ -269,8 +269,7 @@ class CrossFitted:
     def views(self, t: FloatArray) -> Views:
         """Resemblance beside a given score (n,), which no model learns."""
         r = np.concatenate([self.own[None], self.without])
-        itself = np.eye(r.shape[2] + 1, r.shape[2], -1)
-        return Views(np.tile(t, (len(r), 1)), r, np.tile(itself, (len(r), 1, 1)))
+        return Views(np.tile(t, (len(r), 1)), r, np.tile(np.eye(r.shape[2] + 1, r.shape[2], -1), (len(r), 1, 1)))
 
     def sums(self, t: FloatArray, sample: Sample) -> CrossFit:
         """Sums of ``(1, r_1, ..., r_G, t)`` over all rows, and outside and inside of each fold."""

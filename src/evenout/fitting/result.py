@@ -363,8 +363,8 @@ class FitResult:
         require(groups == others, "seen.sample", "does not go with the rest")
         require(seen.S.shape[1] == k, "seen.S", "has the wrong shape")
         require(len(seen.t) in (0, n) and len(self.groups.codes) == len(seen.t), "groups.codes", "has the wrong length")
-        moving = k if seen.views is None else seen.views.maps.shape[1] - 1
-        require(moving in (k, resembling), "seen.views", "does not go with the rest")
+        moving = seen.views is None or seen.views.maps.shape[1] - 1 in (k, resembling)
+        require(moving, "seen.views", "does not go with the rest")
         if self.maps is not None:
             require(len(seen.t) == n, "maps", "does not go with the rest")
             require(self.maps.columns.shape[1] == self.scores.n_detectors, "maps", "has the wrong shape")

@@ -61,8 +61,7 @@ def update_fit(fit: FitResult, settings: Settings, X: FloatArray, sensitive: Any
     k, views = len(pool.names), fit.seen.views
     if views is not None:
         moving = moving_columns(settings, fit.path.columns, S.shape[1])
-        scored = (model.of_raw(raw) for model in maps.models)
-        views = views.of_new((columns[:, moving], base) for columns, base in scored)
+        views = views.of_new((Z[:, moving], base) for Z, base in (model.of_raw(raw) for model in maps.models))
     _warn_aged(maps.moved(S[:, :k], held_S[:, :k]), pool.names)
     judged = (held_S, held_t) if settings.judged_on == "unseen" else (S, t)
     seen = FlagRows(*judged, Sample(Membership.of_codes(codes, n_compared)), folds, views)
