@@ -2,10 +2,12 @@
 
 import numpy as np
 import pytest
+from sklearn.ensemble import IsolationForest
 from sklearn.neighbors import LocalOutlierFactor
+from sklearn.svm import OneClassSVM
 
 from evenout import FairOutlierEnsemble
-from evenout.core.cells import CrossFit, collect_cells
+from evenout.core.cells import collect_cells
 from evenout.core.flags import FlagRows, Views, flag_threshold, group_rates, rate_ratio
 from evenout.core.membership import Membership
 from evenout.core.ruler import Sample
@@ -33,7 +35,7 @@ def stated_and_true(seed, n, shares, gap=1.0):
     S, t, groups = draw(n, rng, shares, gap)
     rows, moving = FlagRows(S, t, hard(groups), np.arange(n) % 5), np.arange(6)
     cells = collect_cells(S, t, np.ones(n), groups, rows.folds, n_groups=len(shares), n_sets=5)
-    views = Views.of_same(S, t, CrossFit.of_folds(cells), moving)
+    views = Views.of_held(S, t, cells, moving)
     even, rule, _ = even_columns(rows, views, moving, SHARE, ASKED, "")
     S, t, groups = draw(60_000, rng, shares, gap)
     y = t + S @ rule.own
@@ -84,3 +86,30 @@ def test_the_rule_that_judges_a_fold_was_made_as_if_that_fold_did_not_exist():
         np.testing.assert_array_equal(seen.views.t[fold + 1][of], others.target)
         np.testing.assert_allclose(seen.views.maps[fold + 1], others.seen.views.maps[0], rtol=1e-9)
         np.testing.assert_allclose(seen.views.r[fold + 1][of], others.seen.views.r[0], rtol=1e-9)
+
+
+def test_where_detectors_know_their_training_rows_rules_are_solved_on_held_out_scores():
+    """The scores of rows that such a detector has learnt from are unlike those of new rows."""
+
+    def people(n, rng):
+        groups = rng.integers(2, size=n)
+        X = rng.normal(size=(n, 4))
+        X[:, 0] += 1.6 * groups
+        X[:, 3] *= 1.0 + 0.8 * groups
+        return X, groups
+
+    def true_ratio(scores):
+        return float(rate_ratio(group_rates(scores > flag_threshold(scores, SHARE), new_groups, 2)))
+
+    forest = ("forest", IsolationForest(n_estimators=30, random_state=0))
+    eager = [forest, ("lof", LocalOutlierFactor(novelty=True)), ("svm", OneClassSVM(nu=0.1, gamma=2.0))]
+    gained = []
+    for seed in range(3):
+        X, groups = people(1500, np.random.default_rng(seed))
+        new, new_groups = people(8000, np.random.default_rng(100 + seed))
+        model = FairOutlierEnsemble(eager, flag_rate_ratio=0.7, random_state=0).fit(X, sensitive_features=groups)
+        assert model._result.seen.views is None
+        gained.append(true_ratio(model.outlier_scores(new)) - true_ratio(model.base_scores(new)))
+    assert np.mean(gained) > 0.1
+    calm = FairOutlierEnsemble([forest], alpha=1.0, random_state=0).fit(X, sensitive_features=groups)
+    assert calm._result.seen.views is not None

@@ -18,6 +18,7 @@ from evenout.core.sketch import average_ranks
 from evenout.core.types import FloatArray, IntArray, require
 
 _TINY = np.finfo(float).tiny
+_ALIKE = 0.25  # standard deviations, by which mean training and held-out scores may differ
 _ROWS_PER_COLUMN = 5  # outside of a fold, below which columns are many
 
 
@@ -192,6 +193,19 @@ class CrossFit:
             lambda arrays: np.stack([np.delete(arrays[0], f, axis=0).sum(axis=0) for f in range(cells.n_sets)])
         )
         return cls(whole, training, cells, refitted=False)
+
+    @property
+    def scores_alike(self) -> bool:
+        """Whether models score new rows like those that they have learnt from, by the mean of each column.
+
+        By the median over folds, since a single row may change the mean of one.
+        """
+        outside, inside = (
+            cells.total / np.maximum(cells.counts, _TINY)[:, None, None] for cells in (self.training, self.held)
+        )
+        spread = np.sqrt(np.maximum(np.diagonal(outside, axis1=1, axis2=2) - outside[:, 0] ** 2, 0.0))
+        shift = np.median((inside - outside)[:, 0] / np.maximum(spread, _TINY), axis=0)
+        return bool((np.abs(shift[1:]) <= _ALIKE).all())
 
     def only(self, wanted: Callable[[Block], bool]) -> "CrossFit":
         """Some of the blocks that are compared; see `Cells.only`."""

@@ -116,8 +116,9 @@ class Views:
 
     A model scores the rows that it has learnt from as its training rows, the others as new ones. So a rule that is
     solved on the rows outside a fold, by the model without it, has seen nothing of that fold, and is made just as the
-    rule of all rows is. ``t`` (1 + K, n) are base scores, and ``r`` (1 + K, n, G) is how much rows resemble each group,
-    ``r = Z @ maps`` of the moving columns Z (n, c), the first of which is 1.
+    rule of all rows is. This needs training rows that score like new ones (`CrossFit.scores_alike`). ``t`` (1 + K, n)
+    are base scores, and ``r`` (1 + K, n, G) is how much rows resemble each group, ``r = Z @ maps`` of the moving
+    columns Z (n, c), the first of which is 1.
     """
 
     t: Annotated[FloatArray, "V n"]
@@ -131,10 +132,11 @@ class Views:
         return cls(t[None], (maps[0] + S[:, moving[0] : moving[-1] + 1] @ maps[1:])[None], maps[None])
 
     @classmethod
-    def of_same(cls, S: FloatArray, t: FloatArray, cross: CrossFit, moving: IntArray) -> "Views":
-        """The views of rows that all models score alike."""
-        sets = [cross.whole, *(cross.training.at(slice(fold, fold + 1)) for fold in range(cross.n_folds))]
-        return cls.stacked([cls.learn(S, t, cells, moving) for cells in sets])
+    def of_held(cls, S: FloatArray, t: FloatArray, held: Cells, moving: IntArray) -> "Views":
+        """The views of held-out rows, each scored by one model alone; ``held`` are their sums, by fold."""
+        cross = CrossFit.of_folds(held)
+        training = (cross.training.at(slice(fold, fold + 1)) for fold in range(cross.n_folds))
+        return cls.stacked([cls.learn(S, t, cells, moving) for cells in (cross.whole, *training)])
 
     @classmethod
     def stacked(cls, views: Sequence["Views"]) -> "Views":
@@ -160,8 +162,8 @@ class FlagRows:
     """Held-out rows whose flags are counted, with their groups, weights and clusters in ``sample``.
 
     S and t are by models that have not seen the row: a row of fold f is scored by the model, and by the weights, that
-    were made without f. Without ``views``, all models score the rows alike. ``n_rows`` is the number of all rows, where
-    these are some of them.
+    were made without f. Without ``views``, rules are solved on these scores. ``n_rows`` is the number of all rows,
+    where these are some of them.
     """
 
     S: Annotated[FloatArray, "n k"]

@@ -173,15 +173,21 @@ class EvenRule:
         V = np.column_stack([-without, np.ones(len(without))])[:, None]  # of (r, t)
         rates = expected = rows.measured(V, share) if count is None else count(without)
         before, after = (_marked(score, rows.sample, share) for score in (t[0], t[0] - r[0] @ own))
-        if own.any() and count is None:  # of rows beyond these, the rules have seen none
+        if own.any() and count is None and rows.views is not None:  # rules that have seen these rows, and not the fold
             trained = rows.sample.means(after)
             mean = np.clip((rates.mean + (trained - rates.mean) / len(without)) / luck, 0.0, 1.0)
             scale = np.sqrt(np.nan_to_num(mean / np.where(rates.mean > 0, rates.mean, np.nan), nan=1.0))
             expected = replace(rates, mean=mean, cov=rates.cov * np.outer(scale, scale))
         stood, stands = (_standing(t[0], over, rows.sample) for over in (before, after))
-        counted, ratio = estimate_ratio(rates), estimate_ratio(expected, solved=bool(own.any()))
-        stands_out = stands / stood if stood > 0 else 1.0
-        return cls(own, without, rows.flagged(V, share), counted, ratio, noisy_ratios(expected), stands_out)
+        return cls(
+            own,
+            without,
+            flagged=rows.flagged(V, share),
+            counted=estimate_ratio(rates),
+            ratio=estimate_ratio(expected, solved=bool(own.any())),
+            noisy=noisy_ratios(expected),
+            stands_out=stands / stood if stood > 0 else 1.0,
+        )
 
     def reaches(self, asked: float, *, promised: bool) -> bool:
         """Whether new rows get the ratio asked for, as far as can be known; or, not ``promised``, whether counts do."""
@@ -265,7 +271,7 @@ def even_columns(
         V = np.column_stack([weights(prices, views.maps[1:]), np.ones(K)])
         return replace(count(V[:, None]), compared=rows.sample.compared)  # type: ignore[misc]
 
-    held = replace(rows, S=views.r[1 + rows.folds, np.arange(len(rows.t))], views=None)
+    held = replace(rows, S=views.r[1 + rows.folds, np.arange(len(rows.t))])
     even = even_rule(held, views, share, asked, hint, None if count is None else counted)
     rule = FlagRule(weights(even.own[None], views.maps[:1])[0], weights(even.without, views.maps[1:]))
     return even, rule, other_optimum(rows, views, even.own, share) if even.own.any() else None
@@ -320,9 +326,8 @@ def _marked(score: FloatArray, sample: Sample, share: float) -> BoolArray:
 
 def _standing(t: FloatArray, over: BoolArray, sample: Sample) -> float:
     """How far the mean base score of the flagged is above that of all rows; 0 if nobody is flagged."""
-    weight = sample.weight
-    some = None if weight is None else weight[over]
-    return float(np.average(t[over], weights=some) - np.average(t, weights=weight)) if over.any() else 0.0
+    some = None if sample.weight is None else sample.weight[over]
+    return float(np.average(t[over], weights=some) - np.average(t, weights=sample.weight)) if over.any() else 0.0
 
 
 def open_tradeoffs(settings: Settings, cross: CrossFit, resembling: int = 0) -> TradeoffPath:
@@ -396,11 +401,10 @@ def _solved(
     share, hint = rows.share(settings.contamination), f"Other {_features(cross)}"
     if settings.correction == "weights":
         hint = f"{{correction='resemblance'}}, {_MORE}"
-    views = rows.views or Views.of_same(rows.S, rows.t, path.cross, moving)
+    views = rows.views or Views.of_held(rows.S, rows.t, path.cross.held, moving)
     even, rule, other = even_columns(rows, views, moving, share, asked, hint, count)
-    moved = bool(rule.own.any())
-    path = replace(path, rule=rule) if moved else path
-    choice = _given(settings, path, float(moved), _OF_A_RULE)
+    path = replace(path, rule=rule) if rule.own.any() else path
+    choice = _given(settings, path, float(rule.own.any()), _OF_A_RULE)
     choice = replace(choice, asked=asked, met=even.met, message=even.message)
     if cross is not None or not even.gap:
         choice = replace(choice, interval=(_NAN, _NAN), reached=choice.reached if cross is not None else _NAN)

@@ -89,7 +89,9 @@ def fit_rows(rows: TrainingRows, settings: Settings, partitions: Partitions | No
     if settings.judged_on == "unseen":
         judged_scores = S, t
         warn_many(sums)
-    judged = FlagRows(*judged_scores, sample, folds, Views.stacked(views) if views else None, rows.n_rows)
+    judged = FlagRows(
+        *judged_scores, sample, folds, Views.stacked(views) if views and sums.scores_alike else None, rows.n_rows
+    )
     path = open_tradeoffs(settings, sums, 0 if cross is None else cross.own.shape[1])
     stage("Choosing the trade-off")
     decision = settle(settings, path, judged, None if beyond is None else beyond.counter(judged))
